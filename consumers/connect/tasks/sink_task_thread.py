@@ -23,6 +23,7 @@ from consumers.connect.storage.states import State, TargetState, TaskId
 from consumers.connect.tasks.client_properties import ClientProperties
 from consumers.connect.tasks.converters import Pipeline
 from consumers.connect.tasks.dead_letter_writer import DeadLetterWriter
+from consumers.connect.tasks.erased_records import ErasedRecords, ErasureSource
 from consumers.connect.tasks.errant_records import ErrantRecords
 from consumers.connect.tasks.operations import Operations
 from consumers.connect.tasks.sink_context import TaskSinkContext
@@ -66,6 +67,7 @@ class SinkTaskThread(TaskThread):
         pipeline: Pipeline,
         errors: ErrorSettings,
         timing: Timing,
+        erasures: ErasureSource | None = None,
     ) -> None:
         """`properties` are the task's, with variables replaced."""
         super().__init__(task_id, target, listener)
@@ -75,6 +77,7 @@ class SinkTaskThread(TaskThread):
         self._pipeline: Final = pipeline
         self._errors: Final = errors
         self._timing: Final = timing
+        self._erased: Final = ErasedRecords(task_id, erasures)
         self._consumer: Consumer | None = None
         self._letters: DeadLetterWriter | None = None
         self._has_subscribed = self._is_started = self._is_closed = False
@@ -101,6 +104,8 @@ class SinkTaskThread(TaskThread):
 
     def run_task(self) -> None:
         """See TaskThread."""
+        if not self._erased.wait(self._stopping):
+            return
         self._begin()
         try:
             while not self.is_stopping:
@@ -184,19 +189,31 @@ class SinkTaskThread(TaskThread):
         self._commit_if_due()
         self._rewind()
         self._subscription.look()
+        self._erased.tell(self._task)
         messages = self._poll()
         now = time.monotonic()
         if self._retry_at is None:
             if not messages and now < self._wake_at:
                 return
-            self._messages = messages
-            self._ends = {}
-            self._records = self._converted.convert(messages, self._ends)
+            self._take(messages)
         else:
             self._give_back(messages)
             if now < self._retry_at:
                 return
         self._put()
+
+    def _take(self, messages: Sequence[Message]) -> None:
+        """Make records of messages; what is erased counts as taken."""
+        kept = self._erased.without(messages)
+        self._messages = kept
+        self._ends = {}
+        self._records = self._converted.convert(kept, self._ends)
+        if len(kept) == len(messages):
+            return
+        for each in messages:
+            topic, partition, offset = each.topic() or "", each.partition() or 0, each.offset() or 0
+            self._offsets.began(TopicPartition(topic, partition), offset)
+            self._ends[TopicPartition(topic, partition)] = offset + 1
 
     def _give_back(self, messages: Sequence[Message]) -> None:
         """Have records consumed again that came although their partitions are paused."""
@@ -235,6 +252,7 @@ class SinkTaskThread(TaskThread):
         context = self._context
         now = time.monotonic()
         context.timeout_ms = None
+        self._records = self._erased.drop(self._records, self._messages)
         try:
             self._task.put(self._records)
             if self._reporter is not None:

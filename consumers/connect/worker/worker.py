@@ -57,6 +57,7 @@ from consumers.connect.worker.group_offsets import GroupOffsets
 from consumers.connect.worker.in_thread import answer_of, in_thread
 from consumers.connect.worker.override_policy import check_overrides
 from consumers.connect.worker.plugin_table import WorkerPlugins, connector_plugin
+from consumers.connect.worker.worker_erasures import WorkerErasures
 from consumers.connect.worker.worker_settings import WorkerSettings
 
 logger = logging.getLogger(__name__)
@@ -89,6 +90,12 @@ class Worker:
         self._listener: Final = listener
         self._connectors: Final[dict[str, ConnectorThread]] = {}
         self._tasks: Final[dict[TaskId, TaskThread]] = {}
+        clients = ClientProperties(settings.bootstrap_servers, settings.properties, {})
+        self._erasures: Final = (
+            WorkerErasures(settings.bootstrap_servers, clients.security())
+            if settings.honours_erasures
+            else None
+        )
         self._committer: Final = OffsetCommitter()
         self._committer.start()
 
@@ -136,6 +143,8 @@ class Worker:
         await self._stop_tasks(list(self._tasks))
         await asyncio.gather(*(self._stop_connector(each) for each in list(self._connectors)))
         self._committer.close()
+        if self._erasures is not None:
+            await in_thread(self._erasures.close, "close-erasures")
 
     # ---- configurations ----
 
@@ -293,6 +302,7 @@ class Worker:
             pipeline=pipeline,
             errors=errors,
             timing=settings.timing,
+            erasures=None if self._erasures is None else self._erasures.follow(),
         )
 
     async def _stop_tasks(self, tasks: Sequence[TaskId], within_s: float | None = None) -> None:

@@ -198,6 +198,12 @@ WORKER_CONFIG: Final = ConfigDef(
             "Whether the noted topics may be forgotten.",
             True,
         ),
+        worker_key(
+            "erasures.enable",
+            ConfigType.BOOLEAN,
+            "Whether sinks leave out, and remove, what Waylog's topic erasure says is erased.",
+            True,
+        ),
         worker_key("plugin.path", ConfigType.LIST, "Ignored: plugins are Python packages.", None),
         worker_key(
             "plugin.discovery",
@@ -252,6 +258,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     tracks_topics: bool = True
     may_reset_topics: bool = True
     override_policy: str = "All"
+    honours_erasures: bool = True
 
 
 def worker_settings(properties: Mapping[str, str], variables: Variables) -> WorkerSettings:
@@ -295,6 +302,7 @@ def settings_of(
         tracks_topics=parsed["topic.tracking.enable"],
         may_reset_topics=parsed["topic.tracking.allow.reset"],
         override_policy=parsed["connector.client.config.override.policy"],
+        honours_erasures=parsed["erasures.enable"],
     )
 
 
