@@ -14,6 +14,7 @@ from consumers.connect.configuration.connector_properties import (
     EXACTLY_ONCE_SUPPORT,
     SINK_CONFIG,
     SOURCE_CONFIG,
+    TRANSACTION_BOUNDARY,
     validate_topics,
 )
 from consumers.connect.configuration.definitions import (
@@ -135,6 +136,7 @@ def validate_connector(
         validate_topics(present, found)
     else:
         _check_exactly_once(present, connector, found, exactly_once_enabled)
+        _check_boundary(present, connector, found)
     # The connector's own definition comes first where both have a property.
     validate = connector.validate or connector.config.validate
     found |= validate(present)
@@ -188,6 +190,22 @@ def _check_exactly_once(
         error = (
             "The connector does not implement the API required for preflight validation of "
             'exactly-once source support; set this to "requested" if it is known to support it.'
+        )
+        value.errors = [*value.errors, error]
+
+
+def _check_boundary(
+    properties: Mapping[str, str], connector: ConnectorPlugin, found: dict[str, ConfigValue]
+) -> None:
+    value = found[TRANSACTION_BOUNDARY]
+    if value.errors or str(value.value).lower() != "connector":
+        return
+    ask = connector.defines_boundaries
+    if ask is None or not ask(properties):
+        error = (
+            "The connector does not support connector-defined transaction boundaries with the "
+            "given configuration. Please reconfigure it to use a different transaction boundary "
+            "definition."
         )
         value.errors = [*value.errors, error]
 

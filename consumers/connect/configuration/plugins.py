@@ -84,6 +84,7 @@ class ConnectorPlugin(NamedTuple):
     #: `config.validate`; it gets the values with their variables replaced.
     validate: Callable[[Mapping[str, str]], Mapping[str, ConfigValue]] | None = None
     exactly_once_support: Callable[[Mapping[str, str]], ExactlyOnceSupport] | None = None
+    defines_boundaries: Callable[[Mapping[str, str]], bool] | None = None
 
 
 def aliases_of(full_name: str, kind: PluginKind) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +17,13 @@ from consumers.connect.configuration.definitions import (
 )
 from consumers.connect.configuration.exceptions import ConfigException, invalid_value
 from consumers.connect.configuration.plugin_properties import with_prefix
-from consumers.connect.configuration.validators import at_least, between, non_empty, optional
+from consumers.connect.configuration.validators import (
+    at_least,
+    between,
+    non_empty,
+    one_of_ignoring_case,
+    optional,
+)
 from consumers.connect.configuration.variables import Variables
 from consumers.connect.group.membership import GroupTiming
 from consumers.connect.group.protocol import COMPATIBLE, SESSIONED
@@ -45,6 +52,14 @@ _MINUTE_MS: Final = 60_000
 _ALGORITHM: Final = "HmacSHA256"
 
 
+class ExactlyOnce(enum.Enum):
+    """What a worker does about exactly-once sources (KIP-618)."""
+
+    DISABLED = "disabled"
+    PREPARING = "preparing"  # as a leader it writes in transactions already
+    ENABLED = "enabled"
+
+
 def _count(name: str, value: Any) -> None:
     if value is None or (value < 1 and value != -1):
         raise invalid_value(name, value, "Number must be at least 1, or -1 for the broker's own")
@@ -58,11 +73,6 @@ def _protocol(name: str, value: Any) -> None:
         )
     if text not in (SESSIONED, COMPATIBLE):
         raise invalid_value(name, value, "Invalid Connect protocol compatibility")
-
-
-def _exactly_once(name: str, value: Any) -> None:
-    if str(value).lower() != "disabled":
-        raise invalid_value(name, value, "exactly-once sources are not there yet: disabled is")
 
 
 def _algorithm(name: str, value: Any) -> None:
@@ -180,9 +190,10 @@ DISTRIBUTED_CONFIG: Final = ConfigDef(
         worker_key(
             "exactly.once.source.support",
             ConfigType.STRING,
-            "disabled.",
+            "Whether sources write each record once: disabled; enabled, after all workers of the "
+            "group have been preparing.",
             "disabled",
-            _exactly_once,
+            one_of_ignoring_case(*(each.value for each in ExactlyOnce)),
             Importance.HIGH,
         ),
         worker_key(
@@ -242,6 +253,14 @@ class DistributedSettings(msgspec.Struct, frozen=True, kw_only=True):
     key_ttl_ms: int
     signature_algorithm: str
     verification_algorithms: tuple[str, ...]
+    exactly_once: ExactlyOnce
+
+    @property
+    def leader_transactional_id(self) -> str | None:
+        """The transactional id of whoever leads; None: leaders write without transactions."""
+        if self.exactly_once is ExactlyOnce.DISABLED:
+            return None
+        return f"connect-cluster-{self.group_id}"
 
     @property
     def topics(self) -> tuple[InternalTopic, ...]:
@@ -294,6 +313,7 @@ def distributed_settings(
         key_ttl_ms=parsed["inter.worker.key.ttl.ms"],
         signature_algorithm=signature,
         verification_algorithms=allowed,
+        exactly_once=ExactlyOnce(parsed["exactly.once.source.support"].lower()),
     )
 
 

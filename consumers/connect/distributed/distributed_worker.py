@@ -19,9 +19,12 @@ from consumers.connect.data.exceptions import ConnectException
 from consumers.connect.distributed.cluster_view import ClusterView
 from consumers.connect.distributed.distributed_settings import (
     DistributedSettings,
+    ExactlyOnce,
     group_security,
 )
 from consumers.connect.distributed.leader_client import LeaderClient
+from consumers.connect.distributed.shared_log import shared_log
+from consumers.connect.distributed.source_fencing import SourceFencing
 from consumers.connect.group.assignor import Assignor
 from consumers.connect.group.member import Member
 from consumers.connect.group.membership import Membership
@@ -31,6 +34,7 @@ from consumers.connect.group.work import Work
 from consumers.connect.herder.distributed_herder import DistributedHerder
 from consumers.connect.herder.effects import (
     Effect,
+    FenceTasks,
     Operation,
     PublishTasks,
     Refresh,
@@ -54,7 +58,6 @@ from consumers.connect.storage.config_topic import (
 )
 from consumers.connect.storage.configurations import PutTasks
 from consumers.connect.storage.states import TaskId
-from consumers.connect.tasks.client_properties import ClientProperties
 from consumers.connect.topics.config_store import ConfigStore
 from consumers.connect.topics.offset_store import OffsetTopicStore
 from consumers.connect.topics.status_store import StatusTopicStore
@@ -65,9 +68,7 @@ from consumers.connect.worker.operations import REQUEST_S, OperationDriver, Time
 from consumers.connect.worker.plugin_table import WorkerPlugins
 from consumers.connect.worker.worker import CONNECTOR_STOP_S, Worker
 from consumers.connect.worker.worker_settings import WorkerSettings
-from waylog.kafka.clients import client_config, consumer_config
 from waylog.kafka.group_coordinator import GroupCoordinator
-from waylog.kafka.topic_log import TopicLog
 from waylog.process.background import spawn
 
 logger = logging.getLogger(__name__)
@@ -120,6 +121,11 @@ class DistributedWorker:
             worker_id,
             self.plugins.type_of_configuration,
             ClusterView(self._member, lambda: self._rebalance_expected),
+            is_exactly_once=settings.exactly_once is ExactlyOnce.ENABLED,
+        )
+        self._leader: Final = LeaderClient(settings.signature_algorithm)
+        self._sources: Final = SourceFencing(
+            settings, self._member, self._config, self._leader, self._may_write
         )
         listener = HerderListener(
             lambda: self.herder,
@@ -128,11 +134,16 @@ class DistributedWorker:
             tracks_topics=self.settings.tracks_topics,
         )
         self.worker: Final = Worker(
-            self.settings, variables, self.plugins, self._config, self._offsets, listener
+            self.settings,
+            variables,
+            self.plugins,
+            self._config,
+            self._offsets,
+            listener,
+            self._sources.exactly_once,
         )
         self._driver: Final = OperationDriver(self._carry_out)
-        self._leader: Final = LeaderClient(settings.signature_algorithm)
-        self._log: Final = self._make_log()
+        self._log: Final = shared_log(settings, self._config, self._statuses, self._offsets)
         self._membership: Membership | None = None
         self._main: asyncio.Task[None] | None = None
         #: What was begun here and not ended.
@@ -145,42 +156,6 @@ class DistributedWorker:
         self._rebalance_at: float | None = None
         self._unsync_tries = 0
         self._publish_tries: Final[dict[str, int]] = {}
-
-    def _make_log(self) -> TopicLog:
-        settings = self.settings
-        clients = ClientProperties(settings.bootstrap_servers, settings.properties, {})
-        security = clients.security()
-        servers, group = settings.bootstrap_servers, self._all.group_id
-        consumer = consumer_config(
-            servers,
-            f"{group}-topics",
-            group,
-            enable_partition_eof=True,
-            queued_max_messages_kbytes=2 * 1024,
-        )
-        # Repetitions do no harm here: the newest record of a key counts.
-        producer = client_config(
-            servers,
-            f"{group}-topics",
-            acks="all",
-            linger_ms=2,
-            compression_type="none",
-            max_in_flight_requests_per_connection=1,
-            delivery_timeout_ms=0,
-            partitioner="murmur2_random",
-        )
-        log = TopicLog(
-            {each.topic: each.handle for each in (self._config, self._statuses, self._offsets)},
-            consumer=consumer | security,
-            producer=producer | security,
-            admin=client_config(servers, f"{group}-topics") | security,
-            name="connect-topics",
-            error=ConnectException,
-        )
-        self._config.use(log)
-        self._statuses.use(log)
-        self._offsets.use(log)
-        return log
 
     # ---- life ----
 
@@ -308,7 +283,10 @@ class DistributedWorker:
 
     async def _take_place(self, membership: Membership) -> None:
         """Join the group, and begin and end what was assigned; it may have to join once more."""
+        led = self._member.is_leader
         assignment = await membership.join()
+        if self._member.is_leader and not led:
+            await self._claim()
         self.herder.generation = self._member.generation
         delay_ms = assignment.delay_ms
         self._rebalance_at = self._loop.time() + delay_ms / 1000 if delay_ms > 0 else None
@@ -324,6 +302,12 @@ class DistributedWorker:
         self._begin_missing()
         if not assignment.revoked.is_empty:
             membership.rejoin()
+
+    async def _claim(self) -> None:
+        try:
+            await self._config.claim()
+        except ConnectException as error:
+            logger.warning("the right to write configurations is not taken yet: %s", error)
 
     async def _is_current(self, membership: Membership, assignment: Assignment) -> bool:
         """Tell whether an assignment is about the configurations that are there now."""
@@ -476,6 +460,8 @@ class DistributedWorker:
                 return await self._config.write_records(
                     [[record]], "Error writing restart request to Kafka"
                 )
+            case FenceTasks():
+                return await self._sources.fence(effect.connector)
             case Refresh():
                 if not await self.refresh():
                     raise ConnectException("Failed to read to end of config topic")

@@ -30,15 +30,21 @@ class LeaderClient:
     ) -> None:
         """Have the leader store a connector's tasks; raises ConnectException."""
         body = msgspec.json.encode([dict(each) for each in tasks])
+        await self._send("POST", f"{_connector_url(url, connector)}/tasks", body, key)
+
+    async def fence(self, url: str, connector: str, key: SessionKey | None) -> None:
+        """Have the leader fence the former tasks of a source; raises ConnectException."""
+        await self._send("PUT", f"{_connector_url(url, connector)}/fence", b"", key)
+
+    async def _send(self, method: str, url: str, body: bytes, key: SessionKey | None) -> None:
         headers = {"Content-Type": "application/json"}
         if key is not None:
             headers |= signature_headers(key, self._algorithm, body)
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=_TIMEOUT)
-        where = f"{url.rstrip('/')}/connectors/{quote(connector, safe='')}/tasks"
         try:
-            async with self._session.post(
-                where, data=body, headers=headers, allow_redirects=False
+            async with self._session.request(
+                method, url, data=body, headers=headers, allow_redirects=False
             ) as response:
                 text = await response.text(errors="replace")
                 status = response.status
@@ -53,3 +59,7 @@ class LeaderClient:
         """End connections."""
         if self._session is not None:
             await self._session.close()
+
+
+def _connector_url(url: str, connector: str) -> str:
+    return f"{url.rstrip('/')}/connectors/{quote(connector, safe='')}"

@@ -110,13 +110,17 @@ def connector_plugin(found: ConnectorClass) -> ConnectorPlugin:
     """Return what validation has to know of a connector's class, of a new object of it."""
     connector = found.connector()
     type_ = ConnectorType.SOURCE if isinstance(connector, SourceConnector) else ConnectorType.SINK
-    support = None
+    support = defines = None
     if isinstance(connector, SourceConnector) and (
         type(connector).exactly_once_support is not SourceConnector.exactly_once_support
     ):
         support = connector.exactly_once_support
+    if isinstance(connector, SourceConnector):
+        defines = connector.can_define_transaction_boundaries
     assert isinstance(connector, (SourceConnector, SinkConnector)), "the registry has checked it"
-    return ConnectorPlugin(found.name, type_, connector.config_def, connector.validate, support)
+    return ConnectorPlugin(
+        *(found.name, type_, connector.config_def, connector.validate, support, defines)
+    )
 
 
 def same_plugin(included: str, requested: str) -> bool:

@@ -9,8 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Protocol
+
+from confluent_kafka import KafkaException
 
 from consumers.connect.configuration.connector_properties import CONNECTOR_CLASS
 from consumers.connect.configuration.connector_validation import ConfigInfos, validate_connector
@@ -25,6 +28,8 @@ from consumers.connect.herder.effects import (
     AlterSourceOffsets,
     DivideWork,
     Effect,
+    FenceProducers,
+    FenceTasks,
     MoveConnector,
     MoveTasks,
     PublishTasks,
@@ -48,10 +53,15 @@ from consumers.connect.storage.offsets import OffsetStore, StoredOffsetReader, c
 from consumers.connect.storage.states import State, TaskId
 from consumers.connect.tasks.client_properties import ClientProperties
 from consumers.connect.tasks.converters import make_pipeline
+from consumers.connect.tasks.exactly_once_source import (
+    ExactlyOnceSourceTaskThread,
+    transactional_id,
+)
 from consumers.connect.tasks.offset_committer import OffsetCommitter
 from consumers.connect.tasks.sink_task_thread import SinkTaskThread
 from consumers.connect.tasks.source_task_thread import SourceTaskThread
 from consumers.connect.tasks.task_thread import TaskListener, TaskThread
+from consumers.connect.tasks.transaction_boundary import transaction_boundary
 from consumers.connect.worker.connector_thread import ConnectorListener, ConnectorThread
 from consumers.connect.worker.group_offsets import GroupOffsets
 from consumers.connect.worker.in_thread import answer_of, in_thread
@@ -59,11 +69,27 @@ from consumers.connect.worker.override_policy import check_overrides
 from consumers.connect.worker.plugin_table import WorkerPlugins, connector_plugin
 from consumers.connect.worker.worker_erasures import WorkerErasures
 from consumers.connect.worker.worker_settings import WorkerSettings
+from waylog.kafka.errors import error_text
+from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 
 logger = logging.getLogger(__name__)
 
 #: Seconds that a connector has to stop, as in Kafka.
 CONNECTOR_STOP_S: Final = 5.0
+_FENCE_S: Final = 20.0
+
+
+class ExactlyOnceSources:
+    """How sources of a group of workers write each record once."""
+
+    def __init__(self, group_id: str, verify: Callable[[TaskId, Properties], None]) -> None:
+        """`verify` raises ConnectException for a task that is not to run here as it is."""
+        self._group_id: Final = group_id
+        self.verify: Final = verify
+
+    def transactional_id(self, task: TaskId) -> str:
+        """Return the transactional id of a task."""
+        return transactional_id(self._group_id, task.connector, task.task)
 
 
 class WorkerListener(TaskListener, ConnectorListener, Protocol):
@@ -81,13 +107,16 @@ class Worker:
         configurations: ConfigurationStore,
         offsets: OffsetStore,
         listener: WorkerListener,
+        exactly_once: ExactlyOnceSources | None = None,
     ) -> None:
+        """`exactly_once` is None for a worker whose sources write at least once."""
         self._settings: Final = settings
         self._variables: Final = variables
         self._plugins: Final = plugins
         self._configurations: Final = configurations
         self._offsets: Final = offsets
         self._listener: Final = listener
+        self._exactly_once: Final = exactly_once
         self._connectors: Final[dict[str, ConnectorThread]] = {}
         self._tasks: Final[dict[TaskId, TaskThread]] = {}
         clients = ClientProperties(settings.bootstrap_servers, settings.properties, {})
@@ -129,7 +158,9 @@ class Worker:
                 return await in_thread(lambda: self._alter_source(effect), "alter-offsets")
             case AlterSinkOffsets():
                 return await in_thread(lambda: self._alter_sink(effect), "alter-offsets")
-            case PublishTasks() | RequestRestart() | Refresh():
+            case FenceProducers():
+                return await in_thread(lambda: self._fence(effect), "fence-tasks")
+            case PublishTasks() | RequestRestart() | Refresh() | FenceTasks():
                 raise AssertionError("only one of several workers has others")
 
     def forget_topics(self, connector: str) -> None:
@@ -160,7 +191,13 @@ class Worker:
                 names = ", ".join(sorted(properties))
                 raise BadRequest(f"Connector config {{{names}}} contains no connector type")
             plugin = connector_plugin(self._plugins.connectors.find(class_name))
-            infos = validate_connector(properties, plugin, self._plugins.table, self._variables)
+            infos = validate_connector(
+                properties,
+                plugin,
+                self._plugins.table,
+                self._variables,
+                exactly_once_enabled=self._exactly_once is not None,
+            )
         except ConfigException as error:
             raise ConnectException(str(error)) from error
         except UnknownConnector as error:
@@ -278,18 +315,26 @@ class Worker:
         errors = ErrorSettings.of(connector, is_sink=not found.is_source)
         if issubclass(found.connector, SourceConnector):
             creates = settings.creates_topics and uses_topic_creation(connector)
-            return SourceTaskThread(
-                effect.task,
-                effect.target,
-                self._listener,
-                task=found.connector.task_class(),
-                properties=properties,
-                clients=clients,
-                pipeline=pipeline,
-                errors=errors,
-                timing=settings.timing,
-                store=self._offsets,
-                creation=TopicCreation(connector) if creates else None,
+            places = (effect.task, effect.target, self._listener)
+            parts: dict[str, Any] = {
+                "task": found.connector.task_class(),
+                "properties": properties,
+                "clients": clients,
+                "pipeline": pipeline,
+                "errors": errors,
+                "timing": settings.timing,
+                "store": self._offsets,
+                "creation": TopicCreation(connector) if creates else None,
+            }
+            if self._exactly_once is None:
+                return SourceTaskThread(*places, **parts)
+            interval_s = settings.timing.flush_interval_s
+            return ExactlyOnceSourceTaskThread(
+                *places,
+                **parts,
+                boundary=transaction_boundary(connector, interval_s, time.monotonic()),
+                transactional=self._exactly_once.transactional_id(effect.task),
+                verify=partial(self._exactly_once.verify, effect.task, effect.properties),
             )
         assert issubclass(found.connector, SinkConnector), "the registry has checked it"
         return SinkTaskThread(
@@ -304,6 +349,18 @@ class Worker:
             timing=settings.timing,
             erasures=None if self._erasures is None else self._erasures.follow(),
         )
+
+    def _fence(self, effect: FenceProducers) -> None:
+        """Fence producers by their transactional ids; raises ConnectException."""
+        assert self._exactly_once is not None
+        clients = self._clients(self._resolve(effect.properties))
+        for number in range(effect.tasks):
+            name = self._exactly_once.transactional_id(TaskId(effect.connector, number))
+            try:
+                producer = LibrdkafkaProducer(clients.transactional_producer(f"fence-{name}", name))
+                producer.init_transactions(_FENCE_S)
+            except KafkaException as error:
+                raise ConnectException(f"transactional id {name}: {error_text(error)}") from error
 
     async def _stop_tasks(self, tasks: Sequence[TaskId], within_s: float | None = None) -> None:
         threads = [thread for each in tasks if (thread := self._tasks.pop(each, None)) is not None]
