@@ -11,7 +11,7 @@ import contextlib
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
 from consumers.connect.configuration.variables import Variables
@@ -42,6 +42,7 @@ from consumers.connect.herder.effects import (
 )
 from consumers.connect.herder.refusals import WrongWorker
 from consumers.connect.herder.restart_plan import RestartRequest
+from consumers.connect.observability.measures import Durations, Measure
 from consumers.connect.storage.config_records import (
     logger_record,
     restart_record,
@@ -80,6 +81,7 @@ _PUBLISH_AGAIN_MAX_S: Final = 60.0
 #: How often a worker that cannot read the configurations joins again before it gives its work up.
 _UNSYNC_TRIES: Final = 5
 _FLUSH_S: Final = 3.0
+_REBALANCES: Final = "connect-worker-rebalance-metrics"
 #: Seconds until all join again when some have read more configurations than others.
 _MISMATCH_S: Final = 0.1
 #: Changes after which work may move.
@@ -155,6 +157,7 @@ class DistributedWorker:
         #: When work is divided again, on the loop's clock; None: it is not known yet.
         self._rebalance_at: float | None = None
         self._unsync_tries = 0
+        self._rebalances: Final = Durations()
         self._publish_tries: Final[dict[str, int]] = {}
 
     # ---- life ----
@@ -247,6 +250,16 @@ class DistributedWorker:
         record = logger_record(logger, level)
         await self._config.write_records([[record]], "Error writing logger level to Kafka")
 
+    def measures(self) -> Iterator[Measure]:
+        """See ConnectWorker."""
+        yield from self.worker.measures()
+        yield from self.herder.measures()
+        yield Measure(_REBALANCES, "epoch", self._member.generation)
+        yield Measure(_REBALANCES, "leader", self._member.is_leader)
+        yield Measure(_REBALANCES, "rebalancing", not self._settled.is_set())
+        yield Measure(_REBALANCES, "completed-rebalances-total", self._rebalances.count)
+        yield from self._rebalances.measures(_REBALANCES, "rebalance")
+
     def check_internal(self, headers: Any, body: bytes) -> None:
         """Raise Refused unless another worker has sent a request."""
         if self._member.protocol == SESSIONED:
@@ -283,6 +296,7 @@ class DistributedWorker:
 
     async def _take_place(self, membership: Membership) -> None:
         """Join the group, and begin and end what was assigned; it may have to join once more."""
+        began = self._loop.time()
         led = self._member.is_leader
         assignment = await membership.join()
         if self._member.is_leader and not led:
@@ -300,6 +314,7 @@ class DistributedWorker:
         # The leader has known of all of them.
         await self._follow_notices()
         self._begin_missing()
+        self._rebalances.add(self._loop.time() - began)
         if not assignment.revoked.is_empty:
             membership.rejoin()
 

@@ -8,7 +8,8 @@ operations about the same connector must not run at the same time.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from consumers.connect.configuration.connector_validation import ConfigInfos
@@ -49,6 +50,7 @@ from consumers.connect.herder.offset_requests import (
 from consumers.connect.herder.refusals import AlreadyExists, BadRequest, NotFound
 from consumers.connect.herder.restart_plan import RestartPlan, RestartRequest, restart_plan
 from consumers.connect.herder.task_configs import with_variables
+from consumers.connect.observability.measures import Measure
 from consumers.connect.storage.configurations import (
     ClusterConfig,
     ConfigurationStore,
@@ -64,6 +66,8 @@ from consumers.connect.storage.statuses import StatusStore
 
 logger = logging.getLogger(__name__)
 
+_METRICS: Final = "connect-worker-metrics"
+_COUNTED: Final = (State.RUNNING, State.PAUSED, State.FAILED, State.UNASSIGNED, State.RESTARTING)
 SOURCE: Final = "source"
 SINK: Final = "sink"
 
@@ -133,6 +137,22 @@ class Herder:
     def reset_topics(self, connector: str) -> None:
         """Forget the topics that a connector has used."""
         self._statuses.remove_topics(connector)
+
+    def measures(self) -> Iterator[Measure]:
+        """Yield the states of connectors and of their tasks, as this worker knows them."""
+        for connector in self.connectors():
+            labels = {"connector": connector}
+            status = self._statuses.connector(connector)
+            if status is not None:
+                yield _state("connector-metrics", labels, status)
+            counts = Counter(each.state for _, each in self._statuses.tasks(connector))
+            yield Measure(_METRICS, "connector-total-task-count", counts.total(), labels)
+            for state in _COUNTED:
+                name = f"connector-{state.value.lower()}-task-count"
+                yield Measure(_METRICS, name, counts[state], labels)
+            for task, each in self._statuses.tasks(connector):
+                more = {**labels, "task": str(task.task)}
+                yield _state("connector-task-metrics", more, each)
 
     def check_known(self, connector: str) -> None:
         """Raise NotFound for a connector that is to pause or to resume, and does not exist."""
@@ -368,6 +388,11 @@ class Herder:
             [TaskState.of(task, each) for task, each in tasks],
             type_,
         )
+
+
+def _state(type_: str, labels: Mapping[str, str], status: Status) -> Measure:
+    """Return a state as a measure: 1, with the state as a label."""
+    return Measure(type_, "status", 1, {**labels, "status": status.state.value.lower()})
 
 
 def _raise_errors(infos: ConfigInfos) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 import confluent_kafka
@@ -18,6 +18,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from consumers.connect.data.exceptions import ConnectException, RetriableException
 from consumers.connect.data.records import SinkRecord
 from consumers.connect.errors.settings import ErrorSettings
+from consumers.connect.observability.measures import Measure
 from consumers.connect.plugins.sink_task import SinkTask, TopicPartition
 from consumers.connect.storage.states import State, TargetState, TaskId
 from consumers.connect.tasks.client_properties import ClientProperties
@@ -27,6 +28,7 @@ from consumers.connect.tasks.erased_records import ErasedRecords, ErasureSource
 from consumers.connect.tasks.errant_records import ErrantRecords
 from consumers.connect.tasks.operations import Operations
 from consumers.connect.tasks.sink_context import TaskSinkContext
+from consumers.connect.tasks.sink_counts import SinkCounts
 from consumers.connect.tasks.sink_offsets import SinkOffsets
 from consumers.connect.tasks.sink_records import SinkRecords
 from consumers.connect.tasks.subscription import Subscription
@@ -99,6 +101,8 @@ class SinkTaskThread(TaskThread):
         self._ends: dict[TopicPartition, int] = {}
         #: When records come again that a RetriableException was for; None: there are none.
         self._retry_at: float | None = None
+
+        self._counts: Final = SinkCounts()
 
     # ---- life ----
 
@@ -204,6 +208,7 @@ class SinkTaskThread(TaskThread):
 
     def _take(self, messages: Sequence[Message]) -> None:
         """Make records of messages; what is erased counts as taken."""
+        self._counts.read += len(messages)
         kept = self._erased.without(messages)
         self._messages = kept
         self._ends = {}
@@ -254,7 +259,9 @@ class SinkTaskThread(TaskThread):
         context.timeout_ms = None
         self._records = self._erased.drop(self._records, self._messages)
         try:
+            began = time.monotonic()
             self._task.put(self._records)
+            self._counts.puts.add(time.monotonic() - began)
             if self._reporter is not None:
                 self._reporter.raise_error()
         except RetriableException as error:
@@ -269,6 +276,7 @@ class SinkTaskThread(TaskThread):
             raise ConnectException(
                 "Exiting WorkerSinkTask due to unrecoverable exception."
             ) from error
+        self._counts.sent += len(self._records)
         self._offsets.put(self._ends)
         self._records, self._ends = [], {}
         if self._retry_at is not None:
@@ -421,6 +429,7 @@ class SinkTaskThread(TaskThread):
                 error_text(KafkaException(error)),
             )
             return
+        self._counts.commits += 1
         self._offsets.committed(
             {
                 TopicPartition(each.topic, each.partition): each.offset
@@ -534,6 +543,12 @@ class SinkTaskThread(TaskThread):
         except KafkaException:
             return False
         return True
+
+    def measures(self) -> Iterator[Measure]:
+        """See TaskThread."""
+        yield from self._counts.measures(len(self._assigned), self._erased.count)
+        if self._is_started:
+            yield from self._operations.measures()
 
     # ---- trouble ----
 

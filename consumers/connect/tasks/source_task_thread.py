@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from consumers.connect.data.exceptions import ConnectException, RetriableExcepti
 from consumers.connect.data.records import SourceRecord
 from consumers.connect.errors.settings import ErrorSettings
 from consumers.connect.errors.stages import Stage
+from consumers.connect.observability.measures import Durations, Measure
 from consumers.connect.plugins.source_task import (
     OffsetReader,
     RecordMetadata,
@@ -55,6 +56,7 @@ _QUEUE_FULL_S: Final = 0.05
 #: Seconds of an empty poll at least.
 _IDLE_S: Final = 0.01
 _PURGE_S: Final = 1.0
+_METRICS: Final = "source-task-metrics"
 _TASK_CLASS: Final = "org.apache.kafka.connect.runtime.WorkerSourceTask"
 
 
@@ -115,6 +117,9 @@ class SourceTaskThread(TaskThread):
         self._creator: TopicCreator | None = None
         self._to_send: Sequence[SourceRecord] = ()
         self._tells_task: Final = type(task).commit_record is not SourceTask.commit_record
+
+        self._polled = self._written_count = 0
+        self._polls: Final = Durations()
 
     # ---- life ----
 
@@ -183,6 +188,9 @@ class SourceTaskThread(TaskThread):
         if not self._to_send:
             began = time.monotonic()
             self._to_send = self._poll() or ()
+            if self._to_send:
+                self._polled += len(self._to_send)
+                self._polls.add(time.monotonic() - began)
             if not self._to_send:
                 self._idle()
                 if time.monotonic() - began < _IDLE_S:
@@ -275,6 +283,7 @@ class SourceTaskThread(TaskThread):
         topic = message.topic() or ""
         if error is None:
             self._submitted.acknowledge(submitted)
+            self._written_count += 1
             if self._tells_task:
                 place = RecordMetadata(topic, message.partition() or 0, message.offset() or 0)
                 self._delivered_ok(record, place)
@@ -337,6 +346,15 @@ class SourceTaskThread(TaskThread):
     def serve(self) -> None:
         """Take acknowledgements that have come."""
         self._poll_producer(0)
+
+    def measures(self) -> Iterator[Measure]:
+        """See TaskThread."""
+        yield Measure(_METRICS, "source-record-poll-total", self._polled)
+        yield Measure(_METRICS, "source-record-write-total", self._written_count)
+        yield Measure(_METRICS, "source-record-active-count", self._submitted.unacknowledged)
+        yield from self._polls.measures(_METRICS, "poll-batch")
+        if self._is_started:
+            yield from self._operations.measures()
 
     # ---- offsets ----
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -46,6 +46,8 @@ from consumers.connect.herder.effects import (
 from consumers.connect.herder.offset_requests import sink_offset
 from consumers.connect.herder.refusals import BadRequest
 from consumers.connect.herder.task_configs import complete_tasks, tasks_max
+from consumers.connect.observability.exposition import labelled
+from consumers.connect.observability.measures import Measure, Startups
 from consumers.connect.plugins.connector import SinkConnector, SourceConnector
 from consumers.connect.plugins.registry import ConnectorClass, UnknownConnector
 from consumers.connect.storage.configurations import ConfigurationStore, Properties
@@ -77,6 +79,7 @@ logger = logging.getLogger(__name__)
 #: Seconds that a connector has to stop, as in Kafka.
 CONNECTOR_STOP_S: Final = 5.0
 _FENCE_S: Final = 20.0
+_METRICS: Final = "connect-worker-metrics"
 
 
 class ExactlyOnceSources:
@@ -125,6 +128,8 @@ class Worker:
             if settings.honours_erasures
             else None
         )
+        self._connector_startups: Final = Startups("connector")
+        self._task_startups: Final = Startups("task")
         self._committer: Final = OffsetCommitter()
         self._committer.start()
 
@@ -168,6 +173,16 @@ class Worker:
         for task, thread in self._tasks.items():
             if task.connector == connector:
                 thread.forget_topics()
+
+    def measures(self) -> Iterator[Measure]:
+        """Yield what the worker and its tasks have measured so far."""
+        yield Measure(_METRICS, "connector-count", len(self._connectors))
+        yield Measure(_METRICS, "task-count", len(self._tasks))
+        yield from self._connector_startups.measures(_METRICS)
+        yield from self._task_startups.measures(_METRICS)
+        for task, thread in list(self._tasks.items()):
+            labels = {"connector": task.connector, "task": str(task.task)}
+            yield from labelled(thread.measures(), labels)
 
     async def close(self) -> None:
         """End all tasks and connectors."""
@@ -228,8 +243,10 @@ class Worker:
             )
         except Exception as error:
             logger.exception("connector %s cannot be made", name)
+            self._connector_startups.failures += 1
             self._listener.connector_is(name, State.FAILED, trace_of(error))
             raise ConnectException(f"Failed to start connector: {name}: {error}") from error
+        self._connector_startups.successes += 1
         reader = StoredOffsetReader(self._offsets, name) if found.is_source else None
         thread = ConnectorThread(name, found.connector, properties, reader, self._listener)
         self._connectors[name] = thread
@@ -298,8 +315,10 @@ class Worker:
             thread = await in_thread(lambda: self._make_task(effect), f"make-task-{task}")
         except Exception as error:
             logger.exception("task %s cannot be made", task)
+            self._task_startups.failures += 1
             self._listener.task_is(task, State.FAILED, trace_of(error))
             return False
+        self._task_startups.successes += 1
         self._tasks[task] = thread
         thread.start()
         if isinstance(thread, SourceTaskThread):
