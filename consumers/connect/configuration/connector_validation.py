@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from consumers.connect.configuration.connector_properties import (
+    CONNECTOR_VERSION,
     EXACTLY_ONCE_SUPPORT,
     SINK_CONFIG,
     SOURCE_CONFIG,
@@ -24,11 +25,13 @@ from consumers.connect.configuration.definitions import (
     ConfigValue,
     value_text,
 )
+from consumers.connect.configuration.exceptions import ConfigException
 from consumers.connect.configuration.password import HIDDEN
 from consumers.connect.configuration.plugin_properties import (
     CONVERTER_KINDS,
     plugin_keys,
     validate_plugins,
+    validate_versions,
     with_known_converters,
     with_prefix,
 )
@@ -40,6 +43,7 @@ from consumers.connect.configuration.plugins import (
 )
 from consumers.connect.configuration.topic_creation import topic_creation_keys
 from consumers.connect.configuration.variables import NO_VARIABLES, Resolved, Variables
+from consumers.connect.configuration.version_range import check_version
 
 
 class KeyInfo(msgspec.Struct, kw_only=True):
@@ -132,6 +136,8 @@ def validate_connector(
     config = with_known_converters(base, plugins).with_keys(own)
     found = config.validate(present)
     validate_plugins(present, plugins, found)
+    validate_versions(present, plugins, found)
+    _check_connector_version(present, connector, found)
     if connector.type is ConnectorType.SINK:
         validate_topics(present, found)
     else:
@@ -192,6 +198,17 @@ def _check_exactly_once(
             'exactly-once source support; set this to "requested" if it is known to support it.'
         )
         value.errors = [*value.errors, error]
+
+
+def _check_connector_version(
+    properties: Mapping[str, str], connector: ConnectorPlugin, found: dict[str, ConfigValue]
+) -> None:
+    value = found[CONNECTOR_VERSION]
+    wanted = properties.get(CONNECTOR_VERSION)
+    try:
+        check_version(CONNECTOR_VERSION, wanted, connector.name, connector.version)
+    except ConfigException as error:
+        value.errors = [*value.errors, str(error)]
 
 
 def _check_boundary(

@@ -123,9 +123,12 @@ class DistributedWorker:
             worker_id,
             self.plugins.type_of_configuration,
             ClusterView(self._member, lambda: self._rebalance_expected),
+            self.plugins.version_of_configuration,
             is_exactly_once=settings.exactly_once is ExactlyOnce.ENABLED,
         )
-        self._leader: Final = LeaderClient(settings.signature_algorithm)
+        self._leader: Final = LeaderClient(
+            settings.signature_algorithm, self.settings.rest_security.client
+        )
         self._sources: Final = SourceFencing(
             settings, self._member, self._config, self._leader, self._may_write
         )

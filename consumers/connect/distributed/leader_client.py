@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Sequence
 from typing import Final
 from urllib.parse import quote
@@ -20,9 +21,10 @@ _TIMEOUT: Final = aiohttp.ClientTimeout(total=30.0)
 class LeaderClient:
     """Requests of one worker to others."""
 
-    def __init__(self, algorithm: str) -> None:
-        """`algorithm` is `inter.worker.signature.algorithm`."""
+    def __init__(self, algorithm: str, tls: ssl.SSLContext | None = None) -> None:
+        """`algorithm` is `inter.worker.signature.algorithm`, `tls` for leaders over HTTPS."""
         self._algorithm: Final = algorithm
+        self._tls: Final = tls
         self._session: aiohttp.ClientSession | None = None
 
     async def put_tasks(
@@ -41,7 +43,8 @@ class LeaderClient:
         if key is not None:
             headers |= signature_headers(key, self._algorithm, body)
         if self._session is None:
-            self._session = aiohttp.ClientSession(timeout=_TIMEOUT)
+            connector = aiohttp.TCPConnector(ssl=True if self._tls is None else self._tls)
+            self._session = aiohttp.ClientSession(timeout=_TIMEOUT, connector=connector)
         try:
             async with self._session.request(
                 method, url, data=body, headers=headers, allow_redirects=False

@@ -100,11 +100,12 @@ class DistributedHerder(Herder):
         worker_id: str,
         type_of: Callable[[Properties], str],
         cluster: Cluster,
+        version_of: Callable[[Properties], str | None] = lambda _properties: None,
         *,
         is_exactly_once: bool = False,
     ) -> None:
         """See Herder; `is_exactly_once` says that sources write each record once."""
-        super().__init__(configurations, statuses, worker_id, type_of)
+        super().__init__(configurations, statuses, worker_id, type_of, version_of)
         self._cluster: Final = cluster
         self._is_exactly_once: Final = is_exactly_once
         #: In which generation this worker was to end connectors and tasks.

@@ -81,12 +81,17 @@ class Herder:
         statuses: StatusStore,
         worker_id: str,
         type_of: Callable[[Properties], str],
+        version_of: Callable[[Properties], str | None] = lambda _properties: None,
     ) -> None:
-        """`type_of` returns the type of a configuration's connector: source, sink or unknown."""
+        """`type_of` returns the type of a configuration's connector: source, sink or unknown.
+
+        `version_of` returns the version of its class, None if that is not known.
+        """
         self._configurations: Final = configurations
         self._statuses: Final = statuses
         self._worker_id: Final = worker_id
         self._type_of: Final = type_of
+        self._version_of: Final = version_of
         #: That of the workers' group; a worker on its own has none.
         self.generation = 0
 
@@ -339,7 +344,11 @@ class Herder:
 
     def _status(self, of: str | TaskId, state: State, trace: str) -> Status:
         """Return the status of a connector or a task that has a state here."""
-        return Status(state, self._worker_id, trace, self.generation)
+        connector = of.connector if isinstance(of, TaskId) else of
+        version = None
+        if connector in self.config:
+            version = self._version_of(self.config.properties(connector))
+        return Status(state, self._worker_id, trace, self.generation, version)
 
     def _start(self, connector: str) -> Operation[None]:
         yield StartConnector(

@@ -49,7 +49,9 @@ class WorkerPlugins:
 
     def __init__(self) -> None:
         self.connectors: Final = ConnectorRegistry()
-        self.table: Final = PluginTable({**converter_plugins(), **transform_plugins()})
+        self.table: Final = PluginTable(
+            {**converter_plugins(), **transform_plugins()}, waylog_version()
+        )
         self._types: Final[dict[str | None, str]] = {}
 
     def type_of_configuration(self, properties: Mapping[str, str]) -> str:
@@ -58,6 +60,13 @@ class WorkerPlugins:
         if name not in self._types:
             self._types[name] = self.type_of(name)
         return self._types[name]
+
+    def version_of_configuration(self, properties: Mapping[str, str]) -> str | None:
+        """Return the version of a configuration's connector, None if it is unknown (KIP-891)."""
+        try:
+            return _version(self.connectors.find(properties.get(CONNECTOR_CLASS) or ""))
+        except UnknownConnector:
+            return None
 
     def type_of(self, class_name: str | None) -> str:
         """Return the type of a connector's class: source, sink or unknown."""
@@ -119,7 +128,8 @@ def connector_plugin(found: ConnectorClass) -> ConnectorPlugin:
         defines = connector.can_define_transaction_boundaries
     assert isinstance(connector, (SourceConnector, SinkConnector)), "the registry has checked it"
     return ConnectorPlugin(
-        *(found.name, type_, connector.config_def, connector.validate, support, defines)
+        *(found.name, type_, connector.config_def, connector.validate, support, defines),
+        version=_version(found),
     )
 
 

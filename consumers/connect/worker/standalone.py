@@ -42,7 +42,11 @@ class StandaloneWorker:
         self.levels: Final = LogLevels()
         configurations = MemoryConfigurationStore()
         self.herder: Final = Herder(
-            configurations, MemoryStatusStore(), worker_id, self.plugins.type_of_configuration
+            configurations,
+            MemoryStatusStore(),
+            worker_id,
+            self.plugins.type_of_configuration,
+            self.plugins.version_of_configuration,
         )
         listener = HerderListener(
             lambda: self.herder,

@@ -56,7 +56,7 @@ def test_the_help_has_examples() -> None:
             "value.",
         ),
         ({"value_converter": "ProtobufConverter"}, "Class ProtobufConverter could not be found."),
-        ({"listeners": "https://:8083"}, "https is not served here"),
+        ({"listeners": "https://:8083"}, "ssl.keystore.location is missing"),
         ({"listeners": ""}, "at least one URL is expected"),
         ({"bootstrap_servers": "nowhere"}, "HOST:PORT,HOST:PORT... is expected"),
         ({"offset.flush.interval.ms": "x"}, "Invalid value x for configuration offset.flush"),

@@ -278,8 +278,8 @@ def test_an_end_is_told_as_one_of_the_generation_in_which_it_was_decided(world: 
     assert task.generation == 9
 
 
-def test_fencing_is_refused(world: World) -> None:
-    with pytest.raises(ConnectException, match="no exactly-once sources"):
+def test_fencing_is_refused_without_exactly_once_sources(world: World) -> None:
+    with pytest.raises(ConnectException, match="does not have exactly-once source support"):
         world.run(world.herder.fence("c"))
     with pytest.raises(NotFound, match=r"^Connector x not found$"):
         world.run(world.herder.fence("x"))
