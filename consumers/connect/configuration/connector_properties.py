@@ -68,17 +68,24 @@ EXACTLY_ONCE_GROUP: Final = "Exactly Once Support"
 OFFSETS_TOPIC_GROUP: Final = "offsets.topic"
 
 
-def _version_key(name: str, what: str, display_name: str, order: int) -> ConfigKey:
+def _version_key(
+    name: str,
+    what: str,
+    display_name: str,
+    order: int,
+    importance: Importance = Importance.LOW,
+    width: Width = Width.SHORT,
+) -> ConfigKey:
     return ConfigKey(
         name=name,
         type=ConfigType.STRING,
         default=None,
         validator=valid_range,
-        importance=Importance.MEDIUM,
+        importance=importance,
         documentation=f"The versions of the {what} that are taken, such as [1.0,2.0).",
         group=COMMON_GROUP,
         order=order,
-        width=Width.MEDIUM,
+        width=width,
         display_name=display_name,
     )
 
@@ -105,7 +112,10 @@ _COMMON: Final = (
         width=Width.LONG,
         display_name="Connector class",
     ),
-    _version_key(CONNECTOR_VERSION, "connector", "Connector version", 3),
+    _version_key(
+        *(CONNECTOR_VERSION, "connector", "Connector version", 3),
+        *(Importance.MEDIUM, Width.MEDIUM),
+    ),
     ConfigKey(
         name=TASKS_MAX,
         type=ConfigType.INT,

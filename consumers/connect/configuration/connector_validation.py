@@ -29,6 +29,7 @@ from consumers.connect.configuration.exceptions import ConfigException
 from consumers.connect.configuration.password import HIDDEN
 from consumers.connect.configuration.plugin_properties import (
     CONVERTER_KINDS,
+    PLUGIN_VERSION,
     plugin_keys,
     validate_plugins,
     validate_versions,
@@ -56,10 +57,10 @@ class KeyInfo(msgspec.Struct, kw_only=True):
     importance: str
     documentation: str
     group: str | None
+    order_in_group: int
     width: str
     display_name: str
     dependents: list[str]
-    order: int
 
 
 class ValueInfo(msgspec.Struct, kw_only=True):
@@ -110,7 +111,7 @@ def key_info(key: ConfigKey) -> KeyInfo:
         width=key.width.value,
         display_name=key.display_name or key.name,
         dependents=list(key.dependents),
-        order=key.order,
+        order_in_group=key.order,
     )
 
 
@@ -121,9 +122,11 @@ def validate_connector(
     variables: Variables = NO_VARIABLES,
     *,
     exactly_once_enabled: bool = False,
+    converters: Mapping[str, str] | None = None,
 ) -> ConfigInfos:
     """Return the answer for a configuration as it was sent, with variables not replaced.
 
+    `converters` are the worker's, for connectors that name none, by `key.converter` and so on.
     Variables are replaced to find errors; neither values nor messages of the answer show what they
     stand for. Raises ConfigException if a provider fails.
     """
@@ -134,6 +137,7 @@ def validate_connector(
     if connector.type is ConnectorType.SOURCE:
         own = [*own, *topic_creation_keys(present)]
     config = with_known_converters(base, plugins).with_keys(own)
+    config = config.with_defaults(_defaults(connector, plugins, converters or {}))
     found = config.validate(present)
     validate_plugins(present, plugins, found)
     validate_versions(present, plugins, found)
@@ -159,6 +163,19 @@ def validate_connector(
             found[each.name] = each
     groups = dict.fromkeys([*config.groups, *connector.config.groups])
     return _answer(connector.name, keys, found.values(), list(groups), properties, resolved)
+
+
+def _defaults(
+    connector: ConnectorPlugin, plugins: Plugins, converters: Mapping[str, str]
+) -> dict[str, str]:
+    """Return defaults that depend on the connector and on its worker."""
+    defaults = {CONNECTOR_VERSION: connector.version}
+    for name, kind in CONVERTER_KINDS.items():
+        plugin = plugins.find(kind, converters.get(name, "").strip())
+        if plugin is not None:
+            defaults[name] = plugin.name
+            defaults[f"{name}.{PLUGIN_VERSION}"] = plugins.version
+    return defaults
 
 
 def _converters(

@@ -9,6 +9,7 @@ from typing import Final
 
 from consumers.connect.configuration.connector_properties import (
     CONNECTOR_CLASS,
+    CONNECTOR_VERSION,
     SINK_CONFIG,
     SOURCE_CONFIG,
 )
@@ -98,9 +99,9 @@ class WorkerPlugins:
         except UnknownConnector:
             return self._properties_of_others(name)
         base = SOURCE_CONFIG if found.is_source else SINK_CONFIG
-        return [
-            key_info(each) for each in {**base.keys, **found.connector.config_def.keys}.values()
-        ]
+        own = found.connector.config_def.keys
+        common = base.with_defaults({CONNECTOR_VERSION: _version(found)}).keys
+        return [key_info(each) for each in {**own, **common, **own}.values()]
 
     def _properties_of_others(self, name: str) -> list[KeyInfo]:
         for kind in _KINDS:

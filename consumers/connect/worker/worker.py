@@ -212,6 +212,7 @@ class Worker:
                 self._plugins.table,
                 self._variables,
                 exactly_once_enabled=self._exactly_once is not None,
+                converters=self._settings.converters,
             )
         except ConfigException as error:
             raise ConnectException(str(error)) from error

@@ -268,6 +268,14 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     advertised_listener: int = 0
 
     @property
+    def converters(self) -> dict[str, str]:
+        """The converters of connectors that name none, by the names of the properties."""
+        names = ("key.converter", "value.converter", "header.converter")
+        default = {"header.converter": "org.apache.kafka.connect.storage.SimpleHeaderConverter"}
+        given = {each: self.properties[each] for each in names if each in self.properties}
+        return default | given
+
+    @property
     def advertised(self) -> RestListener:
         """The listener by which other workers reach this one."""
         return self.listeners[self.advertised_listener]

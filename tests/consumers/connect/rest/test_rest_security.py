@@ -85,9 +85,9 @@ def test_workers_ask_each_other_over_tls_with_passwords(
         assert each.url.startswith("https://")
     anna = Client(certificates.authority, certificates.broker, "anna:geheim-4711")
     for number, worker in enumerate(workers):
-        path = tmp_path / f"{number}.txt"
-        path.touch()
-        config = {"connector.class": "FileStreamSource", "topic": unique("t"), "file": str(path)}
+        text = tmp_path / f"{number}.txt"
+        text.touch()
+        config = {"connector.class": "FileStreamSource", "topic": unique("t"), "file": str(text)}
 
         # One of them passes it on to the leader, and to whoever has the task.
         def created(worker: Any = worker, number: int = number, config: Any = config) -> bool:
