@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from consumers.connect.worker.plugin_table import waylog_version
+from tests.apache_kafka import VERSION
 from tests.consumers.connect.connect_process import DistributedProcess, group_properties
 from tests.foreign.test_connect import _lines, connect_jars, eventually, worker
 
@@ -109,10 +111,17 @@ def test_a_worker_of_kafka_and_ours_take_over_from_one_another(
     assert set(_lines(target)) == set(wanted)
 
 
-def test_workers_of_both_kinds_share_a_group(bootstrap_servers: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol", ["sessioned", "eager"])
+def test_workers_of_both_kinds_share_a_group(
+    bootstrap_servers: str, tmp_path: Path, protocol: str
+) -> None:
     connect_jars()
     group = f"connect-{uuid.uuid4().hex[:8]}"
-    plain = {"exactly.once.source.support": "disabled", "scheduled.rebalance.max.delay.ms": "1000"}
+    # With an eager one all are: the other one offers that, too.
+    plain = {"connect.protocol": protocol} | {
+        "exactly.once.source.support": "disabled",
+        "scheduled.rebalance.max.delay.ms": "1000",
+    }
     names = [f"s{number}" for number in range(4)]
     with (
         worker(tmp_path, bootstrap_servers, group, **plain) as theirs,
@@ -329,10 +338,16 @@ VARIABLE = (
 )
 
 
+VERSIONS = (VERSION, waylog_version())
+
+
 def normal(answer: Any) -> Any:
     """Return an answer without what two workers cannot have in common."""
     if isinstance(answer, tuple | list):
         return [normal(each) for each in answer]
     if isinstance(answer, dict):
-        return {name: "?" if name in VARIABLE else normal(each) for name, each in answer.items()}
+        return {
+            name: "?" if name in VARIABLE or each in VERSIONS else normal(each)
+            for name, each in answer.items()
+        }
     return answer

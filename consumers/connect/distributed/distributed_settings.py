@@ -26,7 +26,7 @@ from consumers.connect.configuration.validators import (
 )
 from consumers.connect.configuration.variables import Variables
 from consumers.connect.group.membership import GroupTiming
-from consumers.connect.group.protocol import COMPATIBLE, SESSIONED
+from consumers.connect.group.protocol import COMPATIBLE, EAGER, SESSIONED
 from consumers.connect.group.session_keys import ALGORITHMS
 from consumers.connect.tasks.client_properties import ClientProperties
 from consumers.connect.topics.internal_topics import InternalTopic
@@ -49,6 +49,7 @@ _PURPOSES: Final = {
     "status": "connector and task statuses",
 }
 _MINUTE_MS: Final = 60_000
+_PROTOCOLS: Final = {"eager": EAGER, COMPATIBLE: COMPATIBLE, SESSIONED: SESSIONED}
 _ALGORITHM: Final = "HmacSHA256"
 
 
@@ -66,12 +67,7 @@ def _count(name: str, value: Any) -> None:
 
 
 def _protocol(name: str, value: Any) -> None:
-    text = str(value).lower()
-    if text == "eager":
-        raise invalid_value(
-            name, value, "eager, of workers before Kafka 2.3, is not spoken here; compatible is"
-        )
-    if text not in (SESSIONED, COMPATIBLE):
+    if str(value).lower() not in _PROTOCOLS:
         raise invalid_value(name, value, "Invalid Connect protocol compatibility")
 
 
@@ -183,7 +179,8 @@ DISTRIBUTED_CONFIG: Final = ConfigDef(
         worker_key(
             "connect.protocol",
             ConfigType.STRING,
-            "How workers talk: sessioned, or compatible, which does not sign requests.",
+            "How workers talk: sessioned; compatible, which does not sign requests; or eager, of "
+            "workers before Kafka 2.3.",
             SESSIONED,
             _protocol,
         ),
@@ -241,7 +238,7 @@ class DistributedSettings(msgspec.Struct, frozen=True, kw_only=True):
     worker: WorkerSettings
     group_id: str
     timing: GroupTiming
-    protocol: str  # connect.protocol
+    protocol: str  # connect.protocol, by its name in the group
     max_delay_ms: int
     sync_timeout_s: float
     unsync_backoff_s: float
@@ -301,7 +298,7 @@ def distributed_settings(
         worker=settings_of(parsed, resolved, Path()),
         group_id=parsed["group.id"],
         timing=timing,
-        protocol=parsed["connect.protocol"].lower(),
+        protocol=_PROTOCOLS[parsed["connect.protocol"].lower()],
         max_delay_ms=parsed["scheduled.rebalance.max.delay.ms"],
         sync_timeout_s=parsed["worker.sync.timeout.ms"] / 1000,
         unsync_backoff_s=parsed["worker.unsync.backoff.ms"] / 1000,

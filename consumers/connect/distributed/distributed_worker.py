@@ -300,6 +300,10 @@ class DistributedWorker:
     async def _take_place(self, membership: Membership) -> None:
         """Join the group, and begin and end what was assigned; it may have to join once more."""
         began = self._loop.time()
+        if self._member.is_eager:
+            # Whoever gets it next may begin it as soon as all have joined.
+            await self._end(self._running)
+            self._member.cut_off()
         led = self._member.is_leader
         assignment = await membership.join()
         if self._member.is_leader and not led:
@@ -318,7 +322,7 @@ class DistributedWorker:
         await self._follow_notices()
         self._begin_missing()
         self._rebalances.add(self._loop.time() - began)
-        if not assignment.revoked.is_empty:
+        if not assignment.revoked.is_empty and not self._member.is_eager:
             membership.rejoin()
 
     async def _claim(self) -> None:

@@ -52,10 +52,17 @@ class PostgresProcess:
         )
 
 
+def postgres_programs() -> Path | None:
+    """Return the folder with the programs of PostgreSQL; None if it is not installed."""
+    return max(Path("/usr/lib/postgresql").glob("*/bin"), default=None)
+
+
 @contextmanager
 def postgres_process() -> Iterator[PostgresProcess]:
     """Run a PostgreSQL; its files are gone at the end."""
-    programs = max(Path("/usr/lib/postgresql").glob("*/bin"))
+    programs = postgres_programs()
+    if programs is None:
+        raise SystemExit("needs PostgreSQL: apt-get install postgresql")
     folder = Path(tempfile.mkdtemp(prefix="waylog-postgres-"))
     account: dict[str, Any] = {}
     if os.geteuid() == 0:  # it refuses to run as root

@@ -128,6 +128,31 @@ def test_three_workers_share_tasks(servers: str, make_group: MakeGroup, tmp_path
         assert "Traceback" not in each.output
 
 
+def test_eager_workers_share_tasks_and_take_over(
+    servers: str, make_group: MakeGroup, tmp_path: Path
+) -> None:
+    one, two = make_group(2, unique("eager"), **{"connect.protocol": "eager"})
+    one.start()
+    names = [f"s{number}" for number in range(4)]
+    topics = {name: unique("t") for name in names}
+    for name in names:
+        (tmp_path / name).write_text("a\n")
+        create(one, name, source(tmp_path / name, topics[name]))
+    wait_until(lambda: running(one, names), "all on the first", one)
+    two.start()
+    wait_until(lambda: spread(one, names, [one, two]), "half on each", one)
+    one.kill()
+    wait_until(lambda: spread(two, names, [two]), "all on the second", two)
+    for name in names:
+        with (tmp_path / name).open("a") as file:
+            file.write("b\n")
+        records = Topic(servers, topics[name])
+        wait_until(lambda records=records: "b" in records.values(), name, two)  # type: ignore[misc]
+        records.close()
+    assert two.stop() == 0
+    assert "Traceback" not in one.output + two.output
+
+
 def test_a_worker_that_joins_or_leaves_does_not_stop_what_stays(
     servers: str, make_group: MakeGroup, tmp_path: Path
 ) -> None:
