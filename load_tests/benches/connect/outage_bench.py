@@ -34,6 +34,7 @@ from load_tests.benches.connect.files_bench import Worker, broker_process, worke
 from load_tests.benches.connect.targets import answering_server, postgres_process
 from waylog.kafka.clients import consumer_config, ensure_topics, producer_config
 from waylog.kafka.topics import ADDRESS, LOCATION, TOPICS
+from waylog.malformed import MALFORMED
 from waylog.messages import Fix, encode, fix_id
 
 _TARGETS: Final = ("postgresql", "http-refuses", "http-hangs")
@@ -239,7 +240,7 @@ def _follow_file(path: Path, latencies: Latencies, ending: threading.Event) -> N
             for line in lines.read().splitlines():
                 try:
                     latencies.add(decoder.decode(line).received)
-                except msgspec.DecodeError:
+                except MALFORMED:
                     continue  # half a line
 
 
