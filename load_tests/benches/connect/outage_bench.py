@@ -42,6 +42,7 @@ _DEVICES: Final = 1000
 _STEP_S: Final = 0.05
 _LOOK_S: Final = 0.01
 _CATCH_UP_S: Final = 1200.0
+_MEMORY_S: Final = 60.0
 _NAME: Final = "measured"
 
 
@@ -143,6 +144,7 @@ def _measure(
         each.start()
     phases: dict[str, tuple[float, float]] = {}
     figures: dict[str, dict[str, float]] = {}
+    memory: list[int] = []
 
     @contextmanager
     def phase(name: str) -> Iterator[None]:
@@ -163,7 +165,10 @@ def _measure(
             time.sleep(arguments.calm)
         target.stop()
         with phase("away"):
-            time.sleep(arguments.away)
+            end = time.monotonic() + arguments.away
+            while (left_s := end - time.monotonic()) > 0:
+                memory.append(round(worker.memory_now_mb()))
+                time.sleep(min(left_s, _MEMORY_S))
         target.start()
         with phase("catching-up"):
             _await(
@@ -183,6 +188,7 @@ def _measure(
             "file": live.between(since, until),
             "address": addresses.between(since, until),
         }
+    found["worker_mb_while_away"] = memory
     found["worker_mb_max"] = round(worker.memory_mb())
     return found
 
