@@ -13,7 +13,7 @@ import pytest
 
 from consumers.connect.worker.plugin_table import waylog_version
 from tests.apache_kafka import VERSION
-from tests.consumers.connect.connect_process import DistributedProcess, group_properties
+from tests.consumers.connect.connect_process import DistributedProcess, Topic, group_properties
 from tests.foreign.test_connect import _lines, connect_jars, eventually, worker
 
 pytestmark = [pytest.mark.kafka]
@@ -38,11 +38,16 @@ DIFFERENCES = {
 
 
 @contextmanager
-def our_worker(folder: Path, bootstrap_servers: str, group: str) -> Iterator[DistributedProcess]:
-    """Run a worker of ours until the block ends, when it is killed with SIGKILL."""
+def our_worker(
+    folder: Path, bootstrap_servers: str, group: str, **properties: str
+) -> Iterator[DistributedProcess]:
+    """Run a worker of ours until the block ends, when it is killed with SIGKILL.
+
+    `properties` are changed ones, given by `**` since they have dots.
+    """
     folder = folder / f"ours-{uuid.uuid4().hex[:8]}"
     folder.mkdir()
-    process = DistributedProcess(folder, bootstrap_servers, **group_properties(group))
+    process = DistributedProcess(folder, bootstrap_servers, **group_properties(group), **properties)
     process.start()
     try:
         yield process
@@ -109,6 +114,49 @@ def test_a_worker_of_kafka_and_ours_take_over_from_one_another(
             eventually(lambda: theirs.runs(name), name)  # noqa: B023
         eventually(lambda: wanted[-1] in _lines(target), "lines of Kafka's worker again")
     assert set(_lines(target)) == set(wanted)
+
+
+def test_exactly_once_sources_move_between_workers_of_both_kinds(
+    bootstrap_servers: str, tmp_path: Path
+) -> None:
+    connect_jars()
+    group, source = f"connect-{uuid.uuid4().hex[:8]}", tmp_path / "source"
+    enabled = {"exactly.once.source.support": "enabled"}
+    config = {
+        "connector.class": "FileStreamSource", "tasks.max": "1", "topic": group,
+        "file": str(source), "exactly.once.support": "required", "batch.size": "50",
+    }  # fmt: skip
+    records: list[Topic] = []
+    wanted: list[str] = []
+
+    def add(word: str) -> None:
+        lines = [f"{word} {number}" for number in range(2000)]
+        wanted.extend(lines)
+        with source.open("a") as file:
+            file.writelines(f"{line}\n" for line in lines)
+
+    def some_have_come(word: str) -> None:
+        # A worker is killed amid its lines.
+        eventually(
+            lambda: any(each.startswith(word) for each in records[0].values()), f"lines of {word}"
+        )
+
+    add("theirs")
+    with worker(tmp_path, bootstrap_servers, group, **enabled) as theirs:
+        eventually(lambda: theirs.call("PUT", "/connectors/in/config", config), "in")
+        eventually(lambda: theirs.runs("in"), "in")
+        records.append(Topic(bootstrap_servers, group))
+        some_have_come("theirs")
+    add("ours")
+    with our_worker(tmp_path, bootstrap_servers, group, **enabled) as ours:
+        eventually(lambda: runs(ours, "in"), "in")
+        some_have_come("ours")
+    add("again")
+    with worker(tmp_path, bootstrap_servers, group, **enabled) as theirs:
+        eventually(lambda: theirs.runs("in"), "in")
+        eventually(lambda: len(records[0].values()) >= len(wanted), "all lines")
+    assert records[0].values() == wanted
+    records[0].close()
 
 
 @pytest.mark.parametrize("protocol", ["sessioned", "eager"])
