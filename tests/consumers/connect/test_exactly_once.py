@@ -1,4 +1,4 @@
-"""Exactly-once sources (KIP-618) on a real broker, while their workers are killed."""
+"""Exactly-once sources (KIP-618), while their workers are killed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import random
 import shutil
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from tests.consumers.connect.connect_process import (
     produce,
     wait_until,
 )
+from tests.consumers.connect.either_kafka import BOTH, running_log
 from tests.consumers.connect.test_distributed import create, expect, newest, running
 from tests.consumers.connect.test_plugins import install
 
@@ -26,6 +27,15 @@ pytestmark = pytest.mark.early
 
 MakeGroup = Callable[..., list[DistributedProcess]]
 ENABLED = {"exactly.once.source.support": "enabled"}
+
+
+@pytest.fixture(scope="module", params=BOTH)
+def servers(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """The bootstrap servers of our broker, or of Apache Kafka."""
+    with running_log(request.param, tmp_path_factory.mktemp("broker")) as address:
+        yield address
 
 
 def unique(prefix: str) -> str:

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.apache_kafka import apache_kafka
 from tests.consumers.connect.connect_process import (
     DistributedProcess,
     create_topic,
     lines_of,
     wait_until,
 )
+from tests.consumers.connect.either_kafka import APACHE_KAFKA, BOTH, WAYLOG, running_log
 from tests.consumers.connect.fix_load import FixLoad
 from tests.consumers.connect.http.recording_server import RecordingServer
 from tests.consumers.connect.killed_sinks import (
@@ -34,20 +34,17 @@ from tests.consumers.connect.killed_sinks import (
 )
 from tests.consumers.connect.mqtt.mosquitto_server import MosquittoServer, MqttPeer
 from tests.consumers.connect.postgresql.postgres_server import PostgresServer
-from tests.contract.broker_process import BrokerProcess
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
-_KILLS = {"waylog": 50, "apache-kafka": 10}
+_KILLS = {WAYLOG: 50, APACHE_KAFKA: 10}
 _SEED = 20251128
 _POISON_EVERY = 5000
 
 MakeGroup = Callable[..., list[DistributedProcess]]
 
 
-@pytest.fixture(
-    scope="module", params=["waylog", pytest.param("apache-kafka", marks=pytest.mark.kafka)]
-)
+@pytest.fixture(scope="module", params=BOTH)
 def log(request: pytest.FixtureRequest) -> str:
     """Which Kafka it is."""
     name: str = request.param
@@ -57,13 +54,8 @@ def log(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def servers(log: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The bootstrap servers of our broker, or of Apache Kafka."""
-    if log == "apache-kafka":
-        with apache_kafka(more={"auto_create_topics_enable": "true"}) as address:
-            yield address
-        return
-    broker = BrokerProcess(tmp_path_factory.mktemp("broker"), auto_create_topics_enable="true")
-    yield broker.start()
-    broker.stop()
+    with running_log(log, tmp_path_factory.mktemp("broker")) as address:
+        yield address
 
 
 @pytest.fixture
