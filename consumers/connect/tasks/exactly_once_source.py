@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
@@ -19,8 +19,14 @@ from consumers.connect.data.exceptions import ConnectException
 from consumers.connect.data.records import SourceRecord
 from consumers.connect.plugins.source_task import OffsetReader, RecordMetadata, TransactionContext
 from consumers.connect.storage.offsets import Offset, Partition, check_offset, partition_key
+from consumers.connect.storage.states import TargetState, TaskId
 from consumers.connect.tasks.source_records import OutgoingRecord
-from consumers.connect.tasks.source_task_thread import SourceTaskThread, TaskSourceContext
+from consumers.connect.tasks.source_task_thread import (
+    SourceParts,
+    SourceTaskThread,
+    TaskSourceContext,
+)
+from consumers.connect.tasks.task_thread import TaskListener
 from consumers.connect.tasks.transaction_boundary import (
     ConnectorBoundary,
     Ending,
@@ -47,18 +53,21 @@ class ExactlyOnceSourceTaskThread(SourceTaskThread):
 
     def __init__(
         self,
-        *arguments: Any,
+        task_id: TaskId,
+        target: TargetState,
+        listener: TaskListener,
+        *,
         transactional: str,
         boundary: TransactionBoundary,
         verify: Callable[[], None],
-        **more: Any,
+        **parts: Unpack[SourceParts],
     ) -> None:
         """See SourceTaskThread.
 
         `transactional` is the transactional id. `verify` is called before and after others are
         fenced by it, and raises ConnectException if this task is not to run any more.
         """
-        super().__init__(*arguments, **more)
+        super().__init__(task_id, target, listener, **parts)
         self._transactional_id: Final = transactional
         self._boundary: Final = boundary
         self._verify: Final = verify

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
@@ -76,6 +76,19 @@ class TaskSourceContext:
     def configs(self) -> Mapping[str, str]:
         """See SourceTaskContext."""
         return self._properties
+
+
+class SourceParts(TypedDict):
+    """What a source task is made of; see SourceTaskThread."""
+
+    task: SourceTask
+    properties: Mapping[str, str]
+    clients: ClientProperties
+    pipeline: Pipeline
+    errors: ErrorSettings
+    timing: Timing
+    store: OffsetStore
+    creation: TopicCreation | None
 
 
 class SourceTaskThread(TaskThread):

@@ -61,7 +61,7 @@ from consumers.connect.tasks.exactly_once_source import (
 )
 from consumers.connect.tasks.offset_committer import OffsetCommitter
 from consumers.connect.tasks.sink_task_thread import SinkTaskThread
-from consumers.connect.tasks.source_task_thread import SourceTaskThread
+from consumers.connect.tasks.source_task_thread import SourceParts, SourceTaskThread
 from consumers.connect.tasks.task_thread import TaskListener, TaskThread
 from consumers.connect.tasks.transaction_boundary import transaction_boundary
 from consumers.connect.worker.connector_thread import ConnectorListener, ConnectorThread
@@ -336,7 +336,7 @@ class Worker:
         if issubclass(found.connector, SourceConnector):
             creates = settings.creates_topics and uses_topic_creation(connector)
             places = (effect.task, effect.target, self._listener)
-            parts: dict[str, Any] = {
+            parts: SourceParts = {
                 "task": found.connector.task_class(),
                 "properties": properties,
                 "clients": clients,
