@@ -147,7 +147,8 @@ async def test_a_connector_is_created_and_shown(rest: Rest, tmp_path: Path) -> N
 
 
 async def test_a_state_names_the_worker(rest: Rest, source: str) -> None:
-    running = {"state": "RUNNING", "worker_id": "w:8083"}
+    # With the version of its plugin (KIP-891).
+    running = {"state": "RUNNING", "worker_id": "w:8083", "version": waylog_version()}
     assert await rest.state(source, "RUNNING") == {
         "name": source,
         "connector": running,
