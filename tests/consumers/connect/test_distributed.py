@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from consumers.connect.worker.plugin_table import waylog_version
 from tests.consumers.connect.connect_process import (
     DistributedProcess,
     Topic,
@@ -415,7 +416,7 @@ def test_what_workers_share_is_in_kafkas_form(
     states = newest(servers, f"{group}-status")
     assert states["status-task-in-0"] == {
         "state": "PAUSED", "trace": None, "worker_id": worker.worker_id, "generation":
-        states["status-task-in-0"]["generation"], "version": None,
+        states["status-task-in-0"]["generation"], "version": waylog_version(),
     }  # fmt: skip
     assert states[f"status-topic-{topic}:connector-in"]["topic"]["name"] == topic
 

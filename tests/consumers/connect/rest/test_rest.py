@@ -21,6 +21,7 @@ from consumers.connect.configuration.variables import EnvironmentProvider, Varia
 from consumers.connect.rest.bodies import BODY_BYTES_MAX
 from consumers.connect.rest.server import make_application
 from consumers.connect.storage.offset_file import OffsetFile
+from consumers.connect.worker.plugin_table import waylog_version
 from consumers.connect.worker.standalone import StandaloneWorker
 from consumers.connect.worker.worker_settings import worker_settings
 
