@@ -53,7 +53,7 @@ def file_source(file: Path, topic: str, **more: str) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("boundary", ["poll", "interval"])
+@pytest.mark.parametrize("boundary", ["poll", pytest.param("interval", marks=pytest.mark.long)])
 def test_each_line_is_there_once_whatever_is_killed(
     servers: str, make_group: MakeGroup, tmp_path: Path, boundary: str
 ) -> None:
@@ -74,7 +74,7 @@ def test_each_line_is_there_once_whatever_is_killed(
     wait_until(lambda: running(workers[0], ["in"]), "it runs", workers[0])
     records = Topic(servers, topic)
     chance, wanted = random.Random(4711), []
-    for turn in range(4):
+    for turn in range(3):
         lines = [f"{turn} {number}" for number in range(5000)]
         wanted += lines
         with text.open("a") as file:
