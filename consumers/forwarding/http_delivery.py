@@ -36,8 +36,8 @@ _user: ContextVar[str] = ContextVar("_user", default="")
 class _Names(AbstractResolver):
     """Looks names up in threads of their own, a bounded number for each user."""
 
-    def __init__(self) -> None:
-        self._lookups: Final = NameLookups()
+    def __init__(self, lookups: NameLookups) -> None:
+        self._lookups: Final = lookups
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
@@ -51,13 +51,13 @@ class _Names(AbstractResolver):
 class HttpDelivery:
     """The connections to all servers; used on one event loop."""
 
-    def __init__(self, networks: ReachableNetworks, timeout_s: float) -> None:
+    def __init__(self, networks: ReachableNetworks, names: NameLookups, timeout_s: float) -> None:
         """A request may take `timeout_s` seconds."""
         self._timeout_ms: Final = round(timeout_s * 1000)
         self._connector: Final = aiohttp.TCPConnector(
             limit=QUICK + SLOW,
             keepalive_timeout=KEEP_ALIVE_S,
-            resolver=_Names(),
+            resolver=_Names(names),
             ttl_dns_cache=_NAMES_S,
             dns_cache_max_size=1000,
             # It is called for each connection, with the address that the connection is made to.

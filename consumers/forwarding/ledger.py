@@ -294,7 +294,7 @@ class Ledger:
             self.waiting_bytes -= size
             if size:
                 route.waited_since = now
-                route.forwarded = max(route.forwarded or 0, record.timestamp or 0)
+                entry.forwarded = max(entry.forwarded or 0, record.timestamp or 0)
 
     # ---- what the log is told ----
 
@@ -345,7 +345,7 @@ class Ledger:
         return Progress(
             offset=position,
             live=live,
-            forwarded=route.forwarded,
+            forwarded=entry.forwarded,
             error=route.error,
             error_time=route.error_time,
             # Counted once, whichever partitions they are of.
@@ -361,6 +361,8 @@ class Ledger:
         since = now - entry.stored_at
         if stored.error != progress.error:
             return since >= _ERROR_STORE_S
+        if stored.forwarded is None and progress.forwarded is not None:
+            return True
         if progress.live and stored.forwarded == progress.forwarded:
             return False
         return since >= (_LIVE_STORE_S if progress.live else _BEHIND_STORE_S)
@@ -385,6 +387,6 @@ def _is_told(route: Route, entry: Entry) -> bool:
         and stored.live
         and entry.is_live
         and entry.hold is None
-        and stored.forwarded == route.forwarded
+        and stored.forwarded == entry.forwarded
         and stored.error == route.error
     )

@@ -18,8 +18,8 @@ WAITING_BYTES_MAX: Final = 512 * 1024
 class Entry:
     """A forwarding in one partition."""
 
-    __slots__ = ("hold", "is_live", "missed", "offset", "partition", "stored", "stored_at",
-                 "waiting", "writing")  # fmt: skip
+    __slots__ = ("forwarded", "hold", "is_live", "missed", "offset", "partition", "stored",
+                 "stored_at", "waiting", "writing")  # fmt: skip
 
     def __init__(self, partition: int, offset: int | None, stored: Progress | None) -> None:
         self.partition: Final = partition
@@ -36,6 +36,8 @@ class Entry:
         #: The group's offset must not pass this one before the log has where it goes on.
         self.hold: int | None = None
         self.missed = 0 if stored is None else stored.missed
+        #: When the newest record was stored that is forwarded, ms since 1970.
+        self.forwarded = None if stored is None else stored.forwarded
 
     def position(self, group_position: int) -> int | None:
         """Return the offset below which nothing has to be forwarded any more."""
@@ -49,7 +51,7 @@ class Entry:
 class Route:
     """A forwarding of a user."""
 
-    __slots__ = ("entries", "error", "error_time", "failures", "forwarded", "forwarding", "id",
+    __slots__ = ("entries", "error", "error_time", "failures", "forwarding", "id",
                  "is_in_flight", "is_queued", "later", "not_before", "origin", "refusal", "refused",
                  "user", "waited_since", "waiting_bytes", "waiting_count")  # fmt: skip
 
@@ -70,7 +72,6 @@ class Route:
         self.is_queued = False
         #: The number under which the schedule has it for later.
         self.later: int | None = None
-        self.forwarded: int | None = None
         self.error: str | None = None
         self.error_time: int | None = None
         self.refused = 0
@@ -99,7 +100,6 @@ class Route:
 
     def restore(self, progress: Progress) -> None:
         """Take what the log has of how it fared; the newest of several partitions counts."""
-        self.forwarded = max(self.forwarded or 0, progress.forwarded or 0) or None
         self.refused += progress.refused
         self.refusal = progress.refusal or self.refusal
         if progress.error is not None and (progress.error_time or 0) >= (self.error_time or 0):

@@ -128,6 +128,12 @@ class Schedule:
             route.later = next(self._number)
             heapq.heappush(self._later, (due if due > now else now + _LOOK_S, route.later, route))
             return
+        if origin.waiting:
+            origin.waiting.append(route)
+            return
+        self._queue(route, origin)
+
+    def _queue(self, route: Route, origin: _Origin) -> None:
         if origin.failures:
             origin.prober = route
         (self._quick if origin.is_quick else self._slow).append(route)
@@ -164,6 +170,7 @@ class Schedule:
             # What waited was given up, or the server has failed since it was queued.
             if origin.prober is route:
                 origin.prober = None
+            self._release(origin, now)
             self.offer(route, now)
             return False
         if origin.in_flight >= EACH:
@@ -214,8 +221,11 @@ class Schedule:
             del self._origins[origin.name]
 
     def _release(self, origin: _Origin, now: float) -> None:
-        """Queue those for which there is a place at a server now."""
-        for _ in range(min(EACH - origin.in_flight, len(origin.waiting))):
+        """Queue the first one that waits for a place at a server."""
+        while origin.waiting:
             route = origin.waiting.popleft()
+            if self.may_try(route, now) and route.waiting_count and not route.is_paused:
+                self._queue(route, origin)
+                return
             route.is_queued = False
             self.offer(route, now)

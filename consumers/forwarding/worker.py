@@ -6,24 +6,24 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 from confluent_kafka import KafkaException
 
-from consumers.connect.data.exceptions import kafka_name_of
-from consumers.connect.data.records import SinkRecord
-from consumers.connect.http.delivery import Refusal
-from consumers.forwarding.delivery import Delivery, Result
+from consumers.forwarding.arrivals import arrived, user_of
 from consumers.forwarding.group_reader import Assigned, GroupReader, Read
 from consumers.forwarding.http_delivery import HttpDelivery
-from consumers.forwarding.ledger import Arrived, Ledger, ToStore
+from consumers.forwarding.ledger import Ledger, ToStore
+from consumers.forwarding.mqtt_delivery import MqttDelivery
 from consumers.forwarding.progress_log import read_progress
-from consumers.forwarding.route import Entry, Route
-from consumers.forwarding.schedule import Failure, Pauses, Schedule
+from consumers.forwarding.reading_again import ReadingAgain
+from consumers.forwarding.schedule import Pauses, Schedule
+from consumers.forwarding.sending import Sending
 from waylog.forwarding.definition import (
+    MQTT,
     Forwarding,
     decode_forwarding,
     encode,
@@ -35,19 +35,17 @@ from waylog.history.erasures import ErasureLog
 from waylog.kafka.batch_producer import BatchProducer
 from waylog.kafka.batch_reader import BatchReader
 from waylog.kafka.clients import AppendError
-from waylog.kafka.dead_letters import CONNECT_PREFIX
 from waylog.kafka.errors import error_text
 from waylog.kafka.partition_fetcher import NotFetched, PartitionFetcher
-from waylog.kafka.protocol.requests import MalformedAnswer
 from waylog.kafka.topics import (
     FORWARDING,
-    FORWARDING_DEAD_LETTER,
     FORWARDING_PROGRESS,
     LOCATION,
 )
 from waylog.malformed import MALFORMED
+from waylog.network.outbound.name_lookups import NameLookups
 from waylog.network.outbound.reachable_networks import ReachableNetworks
-from waylog.process.background import PeriodicTask, TaskSet, spawn
+from waylog.process.background import PeriodicTask, spawn
 from waylog.process.log_throttle import LogThrottle
 from waylog.sealing.sealing import repeated_opener, sealed_if_configured
 from waylog.sealing.value_keys import KeyRing
@@ -80,13 +78,6 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float = 10.0
 
 
-class _Device(msgspec.Struct):
-    device: str
-
-
-_device_of: Final = msgspec.json.Decoder(_Device).decode
-
-
 class ForwardingWorker:
     """Used on one event loop."""
 
@@ -95,14 +86,9 @@ class ForwardingWorker:
         self._keys: Final = keys
         self._ledger: Final = Ledger()
         self._schedule: Final = Schedule(settings.pauses)
-        self._sending: Final = TaskSet("forwarding")
-        self._deliveries: Final[dict[str, Delivery]] = {}
         self._tasks: Final[dict[int, asyncio.Task[None]]] = {}
         self._is_member = False
-        self._counts: Final = {"forwarded": 0, "refused": 0, "failed": 0}
         self._said: Final = LogThrottle()
-        #: Set when something may be sent, or read for again.
-        self._work: Final = asyncio.Event()
 
     @property
     def fatal(self) -> str | None:
@@ -123,8 +109,14 @@ class ForwardingWorker:
         await asyncio.to_thread(erasures.wait)
         self._fetcher = PartitionFetcher(servers, f"{client_id}-again", answer_timeout_s=_FETCH_S)
         stack.push_async_callback(self._fetcher.close)
-        self._http = HttpDelivery(settings.networks, settings.timeout_s)
-        stack.push_async_callback(self._http.close)
+        ways = (settings.networks, NameLookups(), settings.timeout_s)
+        http, mqtt = HttpDelivery(*ways), MqttDelivery(*ways)
+        stack.push_async_callback(http.close)
+        stack.push_async_callback(mqtt.close)
+        self._sending = Sending(
+            *(self._ledger, self._schedule, http, {MQTT: mqtt}),
+            *(self._letters, self._erasures),
+        )
         stack.push_async_callback(self._sending.close)
         await self._follow_forwardings(stack)
         self._group = GroupReader(
@@ -132,10 +124,14 @@ class ForwardingWorker:
             on_revoked=self._revoked,
             on_lost=self._lost,
         )
+        self._again = ReadingAgain(
+            *(self._ledger, self._schedule, self._fetcher, self._erasures, self._opened),
+            *(self._group.first_offset, self._sending.work),
+        )
         stack.push_async_callback(self._leave)
         for work in (
             spawn(self._read(), "reading for forwardings", endless=True),
-            spawn(self._send(), "sending forwardings", endless=True),
+            spawn(self._sending.run(), "sending forwardings", endless=True),
             PeriodicTask("keeping the progress of forwardings").spawn(_TICK_S, self._keep),
             PeriodicTask("counting forwardings").spawn(_REPORT_S, self._report),
         ):
@@ -182,7 +178,7 @@ class ForwardingWorker:
             route = self._ledger.put((user, forwarding_id), forwarding)
             if route is not None:
                 self._schedule.hasten(route, now)
-        self._work.set()
+        self._sending.work.set()
 
     def _forget_progress(self, key: bytes) -> None:
         # What cannot be written now stays as a record that nobody asks for.
@@ -208,7 +204,7 @@ class ForwardingWorker:
 
     def _open_wanted(self, messages: list[Any]) -> list[Any]:
         """Return the messages of users who have forwardings, with plain values; in any thread."""
-        wanted = [each for each in messages if self._ledger.has_user(_user_of(each.key()))]
+        wanted = [each for each in messages if self._ledger.has_user(user_of(each.key()))]
         return wanted if self._opened is None or not wanted else self._opened(wanted)
 
     def _take_read(self, read: Read) -> None:
@@ -216,41 +212,10 @@ class ForwardingWorker:
         for partition, end in read.ends.items():
             if self._ledger.position(partition) is None:
                 continue  # of a partition that was given back meanwhile
-            arrived = self._arrived(read.messages.get(partition, ()))
-            for route in self._ledger.take_live(partition, arrived, end, now):
+            found = arrived(read.messages.get(partition, ()), self._erasures)
+            for route in self._ledger.take_live(partition, found, end, now):
                 self._schedule.offer(route, now)
-        self._work.set()
-
-    def _arrived(self, messages: Sequence[Any]) -> list[Arrived]:
-        found = []
-        for message in messages:
-            key, value = message.key(), message.value()
-            if key is None or value is None:
-                continue
-            try:
-                name = key.decode()
-                # A device's records go to its owner alone, whatever somebody wrote under its name.
-                if _device_of(value).device != name:
-                    continue
-            except MALFORMED:
-                continue
-            stored_ms = message.timestamp()[1]
-            if self._erasures.covers(name, stored_ms):
-                continue
-            user, _, device = name.partition("/")
-            record = SinkRecord(
-                topic=LOCATION,
-                partition=message.partition(),
-                key=name,
-                value=value,
-                timestamp=stored_ms,
-                offset=message.offset(),
-                original_topic=LOCATION,
-                original_partition=message.partition(),
-                original_offset=message.offset(),
-            )
-            found.append(Arrived(user, device, stored_ms, record))
-        return found
+        self._sending.work.set()
 
     async def _begin(self, assigned: Sequence[Assigned]) -> None:
         """Take partitions: read how far their forwardings are, then let the group read them."""
@@ -263,7 +228,7 @@ class ForwardingWorker:
                 # It was removed while no worker ran.
                 self._forget_progress(record_key(*key, partition))
             self._tasks[partition] = spawn(
-                self._read_again(partition), f"reading {LOCATION}-{partition} again", endless=True
+                self._again.run(partition), f"reading {LOCATION}-{partition} again", endless=True
             )
         self._is_member = False
         await self._group.resume([each.partition for each in assigned])
@@ -278,7 +243,7 @@ class ForwardingWorker:
             found = await self._group.offset_of_time(entry.partition, route.forwarding.since)
             if entry.offset is None:
                 entry.offset = position if found is None else found
-        self._work.set()
+        self._sending.work.set()
 
     def _revoked(self, partitions: Sequence[int]) -> dict[int, int]:
         commits = self._ledger.commits()
@@ -292,141 +257,6 @@ class ForwardingWorker:
             task = self._tasks.pop(partition, None)
             if task is not None:
                 task.cancel()
-
-    # ---- what is read again ----
-
-    async def _read_again(self, partition: int) -> None:
-        """Read a partition for the forwardings that are behind, chunk by chunk."""
-        while True:
-            began = time.monotonic()
-            chosen = self._chosen(partition)
-            if not chosen:
-                await asyncio.sleep(_LOOK_S)
-                continue
-            try:
-                await self._read_chunk(partition, chosen)
-            except (NotFetched, MalformedAnswer, KafkaException) as error:
-                if self._said.count(time.monotonic()) is not None:
-                    logger.warning("%s-%d cannot be read: %s", LOCATION, partition, _text(error))
-                await asyncio.sleep(_PAUSE_S)
-            # At most half of the time is spent on this: the live ones go first.
-            await asyncio.sleep(min(time.monotonic() - began, _LOOK_S))
-
-    def _chosen(self, partition: int) -> list[tuple[Route, Entry]]:
-        """Return whom to read for: of a server that is down only one forwarding."""
-        now = time.monotonic()
-        down: set[str] = set()
-        chosen = []
-        for route, entry in self._ledger.eligible(partition):
-            if not self._schedule.may_try(route, now):
-                continue
-            if self._schedule.is_failing(route):
-                if route.origin in down:
-                    continue
-                down.add(route.origin)
-            chosen.append((route, entry))
-        return chosen
-
-    async def _read_chunk(self, partition: int, chosen: list[tuple[Route, Entry]]) -> None:
-        entry = chosen[0][1]
-        start, place = entry.offset, (LOCATION, partition)
-        assert start is not None
-        self._ledger.had_turn(entry)
-        records, left = await self._fetcher.fetch({place: start}, {place: start + _FAR})
-        end = left.get(place)
-        if end is None:
-            # The log ends before: it is another one than it was.
-            end = start
-        elif not records and end > start:
-            first = await self._group.first_offset(partition)
-            if first > start:
-                self._ledger.skip_deleted(partition, start, first)
-                return
-        users = {route.user for route, _ in chosen}
-        wanted: list[Any] = [each for each in records if _user_of(each.key()) in users]
-        if wanted and self._opened is not None:
-            wanted = await asyncio.to_thread(self._opened, wanted)
-        now = time.monotonic()
-        touched = self._ledger.take_behind(
-            *(partition, start, end, self._arrived(wanted), chosen, now)
-        )
-        for route in touched:
-            self._schedule.offer(route, now)
-        if touched:
-            self._work.set()
-
-    # ---- sending ----
-
-    async def _send(self) -> None:
-        """Start the requests that have their turn."""
-        while True:
-            now = time.monotonic()
-            for route in self._schedule.next(now):
-                self._sending.start(self._send_turn(route), partial(self._has_failed, route))
-            due = self._schedule.due()
-            wait_s = _PAUSE_S if due is None else min(max(due - time.monotonic(), 0.01), _PAUSE_S)
-            try:
-                async with asyncio.timeout(wait_s):
-                    await self._work.wait()
-            except TimeoutError:
-                continue
-            self._work.clear()
-
-    async def _send_turn(self, route: Route) -> None:
-        began = time.monotonic()
-        revision = route.forwarding.revision
-        records: list[SinkRecord] = []
-        erased: list[SinkRecord] = []
-        for record in route.batch(_TURN_RECORDS):
-            is_gone = self._erasures.covers(record.key, record.timestamp or 0)
-            (erased if is_gone else records).append(record)
-        self._ledger.done(route, erased, began)
-        result = Result()
-        if records:
-            result = await self._http.deliver(route, records)
-        now = time.monotonic()
-        self._ledger.done(route, result.done, now)
-        for refusal in result.refused:
-            self._note_refusal(route, refusal)
-        self._counts["forwarded"] += len(result.done) - len(result.refused)
-        failure = result.failure
-        if failure is not None and revision == route.forwarding.revision:
-            self._counts["failed"] += 1
-            if route.error != failure.reason:
-                route.error, route.error_time = failure.reason, _now_ms()
-        elif result.done:
-            route.error = route.error_time = None
-        self._schedule.end(route, failure, now, now - began)
-        self._work.set()
-
-    def _has_failed(self, route: Route, _error: Exception) -> None:
-        """Go on after an error of ours, which is in the log, as after one of the server's."""
-        route.error, route.error_time = "an error of the platform; its log says more", _now_ms()
-        self._schedule.end(route, Failure(route.error), time.monotonic(), 0.0)
-
-    def _note_refusal(self, route: Route, refusal: Refusal) -> None:
-        self._counts["refused"] += 1
-        route.refused += 1
-        route.refusal = str(refusal.error)
-        record = refusal.record
-        told = {
-            "topic": record.original_topic,
-            "partition": str(record.original_partition),
-            "offset": str(record.original_offset),
-            "connector.name": f"forwarding {route.user}/{route.id}",
-            "exception.class.name": kafka_name_of(refusal.error),
-            "exception.message": str(refusal.error),
-        }
-        headers: list[tuple[str, str | bytes | None]] = [
-            (CONNECT_PREFIX + name, text.encode("utf-8", "replace")) for name, text in told.items()
-        ]
-        key = str(record.key).encode()
-        try:
-            self._letters.send(FORWARDING_DEAD_LETTER, record.value, key, headers, _ignore)
-        except AppendError as error:
-            # The fix itself is in `location`, and the owner sees that something was refused.
-            if self._said.count(time.monotonic()) is not None:
-                logger.warning("a dead letter of a forwarding is not stored: %s", error)
 
     # ---- what the log is told ----
 
@@ -461,15 +291,12 @@ class ForwardingWorker:
             self._ledger.not_stored(written)
 
     async def _report(self) -> None:
-        counts = ", ".join(f"{name}: {count}" for name, count in self._counts.items())
+        counts = ", ".join(f"{name}: {count}" for name, count in self._sending.counts.items())
         logger.info("%d forwardings; records %s", len(self._ledger), counts)
 
     async def _leave(self) -> None:
         """Leave the group, which commits; the producer stores what is to be stored afterwards."""
-        with suppress(TimeoutError):
-            # What is answered in time does not come again.
-            async with asyncio.timeout(_FINISH_S):
-                await self._sending.wait()
+        await self._sending.finish()
         await self._group.close()
         for task in self._tasks.values():
             task.cancel()
@@ -482,14 +309,6 @@ async def _cancel(task: asyncio.Task[None]) -> None:
 
 def _ignore(_error: AppendError | None, _position: Any) -> None:
     """Take no note of what became of a record."""
-
-
-def _user_of(key: bytes | None) -> str:
-    return (key or b"").partition(b"/")[0].decode("utf-8", "replace")
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _text(error: Exception) -> str:

@@ -17,6 +17,9 @@ from waylog.config import ConfigError
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
+#: All of IPv6 that is given to anybody in the internet (RFC 4291, 2.4); site-local addresses, which
+#: Python takes for global ones, are outside of it.
+_UNICAST: Final = ipaddress.IPv6Network("2000::/3")
 #: Translates IPv6 to IPv4 at the provider (RFC 6052, RFC 8215): the last 32 bits are the address.
 _TRANSLATED: Final = (
     ipaddress.IPv6Network("64:ff9b::/96"),
@@ -58,7 +61,7 @@ class ReachableNetworks:
             if port in self._refused_ports:
                 return f"port {port} of {host} is one of the platform's own"
             return None
-        if not all(each.is_global and not each.is_multicast for each in parts):
+        if not all(_is_in_the_internet(each) for each in parts):
             return f"{host} is not in the internet, nor in a network that the operator allows"
         if _is_of_this_machine(address):
             return f"{host} is this machine"
@@ -74,6 +77,11 @@ class ReachableNetworks:
         if refusal is not None:
             raise AddressRefused(refusal)
         return socket.socket(family, kind, protocol)
+
+
+def _is_in_the_internet(address: Address) -> bool:
+    is_unicast = address.version == 4 or address in _UNICAST
+    return is_unicast and address.is_global and not address.is_multicast
 
 
 def _addresses_in(address: Address) -> list[Address]:
