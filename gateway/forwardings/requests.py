@@ -122,6 +122,8 @@ def _check_url(forwarding: Forwarding) -> None:
         raise BadForwarding("url: user and password belong into username and password")
     if "$" in parts.netloc:
         raise BadForwarding("url: the server cannot depend on the record")
+    if forwarding.kind == MQTT and (parts.query or parts.fragment or "+" in url or "#" in url):
+        raise BadForwarding("url: what follows the server is a topic, without + and #")
     if not url.isascii() or any(each.isspace() or not each.isprintable() for each in url):
         raise BadForwarding("url: other characters than those of ASCII have to be percent-encoded")
 
