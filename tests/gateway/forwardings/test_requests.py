@@ -61,7 +61,7 @@ BAD: tuple[dict[str, Any], ...] = (
     {"url": "https://"},
     {"url": "https://example.org:0/"},
     {"url": "https://example.org:port/"},
-    {"url": "https://user:secret@example.org/"},
+    {"url": "https://user:geheim@example.org/"},
     {"url": "https://${user}.example.org/"},
     {"url": "https://example.org/a b"},
     {"url": "https://example.org/\n"},
@@ -94,7 +94,7 @@ BAD: tuple[dict[str, Any], ...] = (
 def test_what_cannot_be_sent_is_refused(members: dict[str, Any]) -> None:
     with pytest.raises((BadForwarding, *MALFORMED)) as refusal:
         new_forwarding(body(**members), 5)
-    assert "secret" not in str(refusal.value)
+    assert not any(each in str(refusal.value) for each in ("s3cr", "geheim", "%%"))
 
 
 @pytest.mark.parametrize("name", ["name", "kind", "url"])
