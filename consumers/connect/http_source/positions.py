@@ -32,12 +32,14 @@ def traccar(record: Record) -> Record:
     attributes = record.get("attributes")
     more: Mapping[str, Any] = attributes if isinstance(attributes, dict) else {}
     speed = _number(record.get("speed"))
+    time_ms, device = _milliseconds(record.get("fixTime")), str(record.get("deviceId"))
     return _known(
-        id=f"traccar-position-{record.get('id')}",
-        device=str(record.get("deviceId")),
+        # Several servers number their positions alike.
+        id=f"traccar-{device}-{record.get('id')}-{time_ms}",
+        device=device,
         lat=_needed(record, "latitude"),
         lon=_needed(record, "longitude"),
-        time=_milliseconds(record.get("fixTime")),
+        time=time_ms,
         altitude=_number(record.get("altitude")),
         accuracy=_number(record.get("accuracy")) or None,  # 0 stands for unknown
         speed=None if speed is None else round(speed * _KNOT, 3),
@@ -52,12 +54,13 @@ def dawarich(record: Record) -> Record:
     seconds = _number(record.get("timestamp"))
     if seconds is None:
         raise NoPosition("timestamp is missing")
+    time_ms, device = round(seconds * 1000), str(record.get("tracker_id") or "dawarich")
     return _known(
-        id=f"dawarich-point-{record.get('id')}",
-        device=str(record.get("tracker_id") or "dawarich"),
+        id=f"dawarich-{device}-{record.get('id')}-{time_ms}",
+        device=device,
         lat=_needed(record, "latitude"),
         lon=_needed(record, "longitude"),
-        time=round(seconds * 1000),
+        time=time_ms,
         altitude=_number(record.get("altitude")),
         accuracy=_number(record.get("accuracy")),
         speed=_number(record.get("velocity")),

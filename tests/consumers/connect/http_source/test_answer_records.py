@@ -106,7 +106,7 @@ def test_positions_of_traccar_become_those_of_the_platform() -> None:
     assert offset == "2026-01-02T03:04:05.000+00:00"
     assert [each.key for each in found] == ["4"]
     assert json.loads(found[0].value) == {
-        **{"id": "traccar-position-9", "device": "4", "lat": 47.1, "lon": 9.5},
+        **{"id": "traccar-4-9-1767323045000", "device": "4", "lat": 47.1, "lon": 9.5},
         **{"time": 1767323045000, "altitude": 450.0, "speed": 5.144, "course": 90.0},
         **{"battery": 55.0, "charging": True},
     }
@@ -121,7 +121,7 @@ def test_points_of_dawarich_become_those_of_the_platform() -> None:
     found, offset = records.read(json.dumps([point]).encode(), None)
     assert offset == 1767323045
     assert json.loads(found[0].value) == {
-        **{"id": "dawarich-point-9", "device": "phone", "lat": 47.1, "lon": 9.5},
+        **{"id": "dawarich-phone-9-1767323045000", "device": "phone", "lat": 47.1, "lon": 9.5},
         **{"time": 1767323045000, "altitude": 450, "speed": 1.5, "battery": 55},
     }
 
