@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from waylog.kafka.clients import consumer_config
+from waylog.kafka.clients import LogUnreachable, consumer_config
 from waylog.kafka.errors import error_text
 from waylog.kafka.topic_reader import next_messages
 from waylog.kafka.topics import LOCATION
@@ -24,6 +24,8 @@ from waylog.process.log_throttle import RepeatedFailure
 logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
+#: A time in ms, and a partition.
+Time = tuple[int, int]
 
 _POLL_S: Final = 0.2
 _MESSAGES: Final = 2000
@@ -90,9 +92,12 @@ class GroupReader:
         """Commit offsets; return whether the group has accepted them."""
         return await self._in_thread(self._commit, offsets)
 
-    async def offset_of_time(self, partition: int, time_ms: int) -> int | None:
-        """Return the first offset since a time in ms, None without one; raises KafkaException."""
-        return await self._in_thread(self._offset_of_time, partition, time_ms)
+    async def offsets_of_times(self, wanted: Mapping[int, Set[int]]) -> dict[Time, int | None]:
+        """Return the first offsets since times in ms, of which each has some partitions.
+
+        None stands for a partition that has nothing since then. Raises KafkaException.
+        """
+        return await self._in_thread(self._offsets_of_times, wanted)
 
     async def first_offset(self, partition: int) -> int:
         """Return the first offset that the log still has; raises KafkaException."""
@@ -122,10 +127,24 @@ class GroupReader:
                 logger.warning("topic %s: %s", LOCATION, error_text(KafkaException(error)))
         for message in good:
             read.ends[message.partition() or 0] = (message.offset() or 0) + 1
-        for message in opened(good):
+        for message in self._opened(good, opened):
             read.messages.setdefault(message.partition() or 0, []).append(message)
         assigned, self._assigned = self._assigned, []
         return read, assigned
+
+    def _opened(self, messages: list[Any], opened: Callable[[list[Any]], list[Any]]) -> list[Any]:
+        """Return the opened messages; raises LogUnreachable only if the reader closes.
+
+        They do not come again from the consumer.
+        """
+        while True:
+            try:
+                return opened(messages)
+            except LogUnreachable as error:
+                if self._is_closing:
+                    raise
+                if self._failure.is_new(error):
+                    logger.warning("records of %s wait for their keys: %s", LOCATION, error)
 
     def _resume(self, partitions: Sequence[int]) -> None:
         have = {each.partition for each in self._consumer.assignment()}
@@ -134,7 +153,13 @@ class GroupReader:
             self._consumer.resume(wanted)
 
     def _commit(self, offsets: Mapping[int, int]) -> bool:
-        wanted = [TopicPartition(LOCATION, each, offset) for each, offset in offsets.items()]
+        # Others may have got a partition since the offsets were computed.
+        have = {each.partition for each in self._consumer.assignment()}
+        wanted = [
+            TopicPartition(LOCATION, each, offset)
+            for each, offset in offsets.items()
+            if each in have
+        ]
         if not wanted:
             return False
         try:
@@ -153,13 +178,15 @@ class GroupReader:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         return found
 
-    def _offset_of_time(self, partition: int, time_ms: int) -> int | None:
-        (found,) = self._consumer.offsets_for_times(
-            [TopicPartition(LOCATION, partition, time_ms)], timeout=_ANSWER_S
-        )
-        if found.error is not None:
-            raise KafkaException(found.error)
-        return found.offset if found.offset >= 0 else None
+    def _offsets_of_times(self, wanted: Mapping[int, Set[int]]) -> dict[Time, int | None]:
+        found: dict[Time, int | None] = {}
+        for time_ms, partitions in wanted.items():
+            asked = [TopicPartition(LOCATION, each, time_ms) for each in partitions]
+            for each in self._consumer.offsets_for_times(asked, timeout=_ANSWER_S):
+                if each.error is not None:
+                    raise KafkaException(each.error)
+                found[time_ms, each.partition] = each.offset if each.offset >= 0 else None
+        return found
 
     def _assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         found = self._begins(consumer, partitions) if partitions else []

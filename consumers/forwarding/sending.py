@@ -65,6 +65,9 @@ class Sending:
                 await self._sending.wait()
         except TimeoutError:
             logger.info("some forwardings are not answered yet; their records come again")
+
+    async def close(self) -> None:
+        """End what is under way."""
         await self._sending.close()
 
     async def run(self) -> None:

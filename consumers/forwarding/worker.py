@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -16,7 +17,7 @@ from confluent_kafka import KafkaException
 from consumers.forwarding.arrivals import arrived, user_of
 from consumers.forwarding.group_reader import Assigned, GroupReader, Read
 from consumers.forwarding.http_delivery import HttpDelivery
-from consumers.forwarding.ledger import Ledger, ToStore
+from consumers.forwarding.ledger import Ledger, RouteKey, ToStore
 from consumers.forwarding.mqtt_delivery import MqttDelivery
 from consumers.forwarding.progress_log import read_progress
 from consumers.forwarding.reading_again import ReadingAgain
@@ -36,7 +37,7 @@ from waylog.kafka.batch_producer import BatchProducer
 from waylog.kafka.batch_reader import BatchReader
 from waylog.kafka.clients import AppendError
 from waylog.kafka.errors import error_text
-from waylog.kafka.partition_fetcher import NotFetched, PartitionFetcher
+from waylog.kafka.partition_fetcher import PartitionFetcher
 from waylog.kafka.topics import (
     FORWARDING,
     FORWARDING_PROGRESS,
@@ -52,19 +53,11 @@ from waylog.sealing.value_keys import KeyRing
 
 logger = logging.getLogger(__name__)
 
-#: The newest place that records could have; a fetch returns as many as one answer has.
-_FAR: Final = 1_000_000
 _FETCH_S: Final = 10.0
-#: Records of one turn of a forwarding.
-_TURN_RECORDS: Final = 100
 _TICK_S: Final = 1.0
-_LOOK_S: Final = 0.2
-_PAUSE_S: Final = 1.0
 #: First offsets that are looked up between two reads of the group.
-_PLACED_AT_ONCE: Final = 20
+_PLACED_AT_ONCE: Final = 200
 _REPORT_S: Final = 60.0
-#: Seconds for which a stop waits for requests that are under way.
-_FINISH_S: Final = 3.0
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +80,7 @@ class ForwardingWorker:
         self._ledger: Final = Ledger()
         self._schedule: Final = Schedule(settings.pauses)
         self._tasks: Final[dict[int, asyncio.Task[None]]] = {}
+        self._unreadable: Final[set[RouteKey]] = set()
         self._is_member = False
         self._said: Final = LogThrottle()
 
@@ -167,10 +161,16 @@ class ForwardingWorker:
                 continue
             value = record.value()
             forwarding: Forwarding | None = None
+            self._unreadable.discard((user, forwarding_id))
             try:
                 forwarding = None if value is None else decode_forwarding(value)
             except MALFORMED:
+                # Of a newer version, or sealed with another master key: it ends here, and goes on
+                # where it was when it can be read again.
                 logger.warning("a forwarding of user %r cannot be read and is left out", user)
+                self._unreadable.add((user, forwarding_id))
+                self._ledger.put((user, forwarding_id), None)
+                continue
             before = self._ledger.route((user, forwarding_id))
             if forwarding is None and before is not None:
                 for partition in before.entries:
@@ -191,16 +191,16 @@ class ForwardingWorker:
 
     async def _read(self) -> None:
         while True:
+            # An error ends the process: what was read would be passed over otherwise.
+            read, assigned = await self._group.read(self._open_wanted)
+            self._take_read(read)
+            if assigned:
+                await self._begin(assigned)
             try:
-                read, assigned = await self._group.read(self._open_wanted)
-                self._take_read(read)
-                if assigned:
-                    await self._begin(assigned)
                 await self._place()
-            except (KafkaException, NotFetched) as error:
+            except KafkaException as error:
                 if self._said.count(time.monotonic()) is not None:
-                    logger.warning("the log does not answer: %s", _text(error))
-                await asyncio.sleep(_PAUSE_S)
+                    logger.warning("topic %s does not answer: %s", LOCATION, error_text(error))
 
     def _open_wanted(self, messages: list[Any]) -> list[Any]:
         """Return the messages of users who have forwardings, with plain values; in any thread."""
@@ -224,7 +224,8 @@ class ForwardingWorker:
         for partition, position, first, end in assigned:
             known = progress.get(partition, {})
             self._ledger.assign(partition, position, first, end, known)
-            for key in known.keys() - {(each.user, each.id) for each in self._ledger.routes()}:
+            there = {(each.user, each.id) for each in self._ledger.routes()}
+            for key in known.keys() - there - self._unreadable:
                 # It was removed while no worker ran.
                 self._forget_progress(record_key(*key, partition))
             self._tasks[partition] = spawn(
@@ -235,14 +236,19 @@ class ForwardingWorker:
 
     async def _place(self) -> None:
         """Look up where new forwardings begin, some at once."""
-        for route, entry in [
-            pair for _, pair in zip(range(_PLACED_AT_ONCE), self._ledger.unplaced(), strict=False)
-        ]:
-            # What is stored from now on is behind it, also if it comes before the answer.
-            position = self._ledger.position(entry.partition)
-            found = await self._group.offset_of_time(entry.partition, route.forwarding.since)
+        new = list(islice(self._ledger.unplaced(), _PLACED_AT_ONCE))
+        if not new:
+            return
+        wanted: dict[int, set[int]] = {}
+        for route, entry in new:
+            wanted.setdefault(route.forwarding.since, set()).add(entry.partition)
+        # What is stored from now on is behind it, also if it comes before the answer.
+        before = {entry: self._ledger.position(entry.partition) for _, entry in new}
+        found = await self._group.offsets_of_times(wanted)
+        for route, entry in new:
+            offset = found.get((route.forwarding.since, entry.partition), before[entry])
             if entry.offset is None:
-                entry.offset = position if found is None else found
+                entry.offset = before[entry] if offset is None else offset
         self._sending.work.set()
 
     def _revoked(self, partitions: Sequence[int]) -> dict[int, int]:
@@ -297,6 +303,7 @@ class ForwardingWorker:
     async def _leave(self) -> None:
         """Leave the group, which commits; the producer stores what is to be stored afterwards."""
         await self._sending.finish()
+        await self._sending.close()
         await self._group.close()
         for task in self._tasks.values():
             task.cancel()
@@ -309,7 +316,3 @@ async def _cancel(task: asyncio.Task[None]) -> None:
 
 def _ignore(_error: AppendError | None, _position: Any) -> None:
     """Take no note of what became of a record."""
-
-
-def _text(error: Exception) -> str:
-    return error_text(error) if isinstance(error, KafkaException) else str(error)

@@ -84,7 +84,7 @@ class AnswerRecords:
             return offset
         if offset is None or isinstance(found, str) != isinstance(offset, str):
             return found
-        return max(offset, found)  # type: ignore[type-var]
+        return max(offset, found)
 
 
 def _key_text(key: Any) -> str | None:

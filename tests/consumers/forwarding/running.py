@@ -84,7 +84,7 @@ class Platform:
     def remove(self, user: str, number: int) -> None:
         append_records(self.servers, [(FORWARDING, record_key(user, f"{number:016x}"), None)])
 
-    def fixes(self, device: str, count: int, **members: Any) -> list[str]:
+    def fixes(self, key: str, count: int, **members: Any) -> list[str]:
         """Append fixes of a device; return their latitudes, by which requests are known."""
         found = []
         for _ in range(count):
@@ -92,14 +92,14 @@ class Platform:
             lat = round(self._sent / 100_000, 5)
             fix = {
                 "id": f"fix-{self._sent}",
-                "device": device,
-                "user": device.partition("/")[0],
+                "device": key,
+                "user": key.partition("/")[0],
                 "lat": lat,
                 "lon": 9.5,
                 "time": time.time_ns() // 1_000_000,
                 "received": time.time_ns() // 1_000_000,
             } | members
-            self._producer.produce(LOCATION, json.dumps(fix).encode(), device.encode())
+            self._producer.produce(LOCATION, json.dumps(fix).encode(), key.encode())
             found.append(repr(lat))
         assert self._producer.flush(60) == 0
         return found

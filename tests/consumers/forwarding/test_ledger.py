@@ -44,7 +44,10 @@ class World(RuleBasedStateMachine):
         super().__init__()
         self.log: dict[int, list[str]] = {each: [] for each in PARTITIONS}  # devices
         self.committed = dict.fromkeys(PARTITIONS, 0)
-        self.progress: dict[tuple[RouteKey, int], Progress] = {}
+        # In the first partition all are live, in the second one they have just been made.
+        self.progress: dict[tuple[RouteKey, int], Progress] = {
+            (key, 0): Progress(offset=0, live=True) for key in KEYS
+        }
         self.forwarded: dict[RouteKey, set[tuple[int, int]]] = {key: set() for key in KEYS}
         self.definitions = {key: forwarding() for key in KEYS}
         self.now = 0.0
@@ -159,6 +162,19 @@ class World(RuleBasedStateMachine):
         self.now += 31
         self.ledger.give_up_waiting(self.now)
 
+    @rule(most=st.sampled_from([5, 400]))
+    def work(self, most: int) -> None:
+        """Do all that a worker does, once."""
+        for partition in PARTITIONS:
+            self.read(partition, 1000)
+            self.read_again(partition, 1000)
+        for route in self.ledger.routes():
+            if not route.is_in_flight:
+                self.in_flight.append((route, route.batch(most)))
+                self.answered(True)
+        self.commit(True)
+        self.acknowledge()
+
     @rule(key=st.sampled_from(KEYS), is_paused=st.booleans())
     def pause(self, key: RouteKey, is_paused: bool) -> None:
         self.definitions[key] = forwarding(paused_by="anna" if is_paused else None)
@@ -253,7 +269,7 @@ class World(RuleBasedStateMachine):
         )
 
 
-World.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+World.TestCase.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
 TestWorld = World.TestCase
 
 

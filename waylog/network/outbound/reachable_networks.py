@@ -7,6 +7,7 @@ two questions (DNS rebinding).
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import socket
 from collections.abc import Collection, Sequence
@@ -75,7 +76,8 @@ class ReachableNetworks:
         family, kind, protocol, _, address = addr_info
         refusal = self.refusal(str(address[0]), int(address[1]))
         if refusal is not None:
-            raise AddressRefused(refusal)
+            # With a number, clients show the text in their own errors.
+            raise AddressRefused(errno.EACCES, refusal)
         return socket.socket(family, kind, protocol)
 
 

@@ -104,6 +104,8 @@ def test_an_answer_that_has_not_changed_is_not_sent_again(
         worker.create("in", config)
         before = len(server.seen)
         wait_until(lambda: len(server.seen) > before + 5, "several requests", worker)  # noqa: B023
+        _, told = worker.ask("GET", "/connectors/in/offsets")
+        assert told["offsets"] == [{"partition": {"connector": "in"}, "offset": {"etag": '"one"'}}]
         worker.stop()
     assert [each.key() for each in records.read()] == [b"a", b"b"]
     assert server.seen[0].headers["X-Team"] == "geo"
@@ -129,7 +131,7 @@ def test_a_server_in_trouble_is_asked_again(
     troubles[:] = [(200, '{"n": 8}')]
     server.start()
     wait_until(lambda: numbers(records) == [7, 8], "the next one", worker)
-    worker.await_states("in", "RUNNING")
+    worker.await_states("in", "RUNNING", "RUNNING")
     records.close()
 
 
@@ -156,7 +158,7 @@ def test_what_waiting_does_not_cure_fails_the_task(
     url = f"{server.url}/path-secret?key=query-secret&since=${{offset}}"
     config = source(server, topic, http__url=url, response__bytes__max="2048")
     worker.create("in", config)
-    worker.await_states("in", "FAILED")
+    worker.await_states("in", "RUNNING", "FAILED")
     assert why in worker.trace("in")
     assert "secret" not in worker.trace("in") + worker.output
     assert len(server.seen) == 1
