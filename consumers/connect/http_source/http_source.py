@@ -49,7 +49,7 @@ class _Position(NamedTuple):
 
 class _Answer(NamedTuple):
     status: int
-    headers: Mapping[str, str]
+    headers: Mapping[str, str]  # whatever the case of their names
     body: bytes
 
 
@@ -150,7 +150,7 @@ class HttpSourceTask(SourceTask):
                         f"{self._server}: the answer has more than {settings.bytes_max} bytes; ask "
                         "for less at once, or raise response.bytes.max"
                     )
-            return _Answer(response.status, dict(response.headers), bytes(body))
+            return _Answer(response.status, response.headers, bytes(body))
 
     def _taken(self, answer: _Answer) -> Sequence[SourceRecord] | None:
         """Return the records of an answer; raises DataException, ConnectException."""
