@@ -6,9 +6,14 @@ import signal
 from collections import defaultdict
 from urllib.parse import parse_qs, urlsplit
 
+import pytest
+
 from tests.consumers.connect.http.http_server import HttpServer, Seen
 from tests.consumers.forwarding.running import Platform
 from tests.consumers.running import await_condition
+
+#: A worker that was killed is missed by its group after ten seconds.
+pytestmark = pytest.mark.early
 
 
 def lats(server: HttpServer) -> list[str]:
