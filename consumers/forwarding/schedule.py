@@ -60,12 +60,23 @@ class Failure(NamedTuple):
 class _Origin:
     """A server: what several forwardings have in common."""
 
-    __slots__ = ("failures", "in_flight", "is_slow", "name", "not_before", "prober", "waiting")
+    __slots__ = (
+        "error",
+        "failures",
+        "in_flight",
+        "is_slow",
+        "name",
+        "not_before",
+        "prober",
+        "waiting",
+    )
 
     def __init__(self, name: str) -> None:
         self.name: Final = name
         self.in_flight = 0
         self.failures = 0
+        #: Why it could not be reached, and when that was, ms since 1970.
+        self.error: tuple[str | None, int | None] = (None, None)
         self.not_before = 0.0
         self.is_slow = False
         #: The forwarding by which a server is tried that could not be reached.
@@ -124,6 +135,9 @@ class Schedule:
         route.is_queued = True
         origin = self._origin(route)
         if not self.may_try(route, now):
+            if origin.failures and now >= route.not_before:
+                # What kept another one from sending keeps this one, too.
+                route.error, route.error_time = origin.error
             due = max(route.not_before, origin.not_before)
             route.later = next(self._number)
             heapq.heappush(self._later, (due if due > now else now + _LOOK_S, route.later, route))
@@ -208,6 +222,7 @@ class Schedule:
             pause = self._pauses.after(route.failures, is_set_up=failure.is_set_up)
             route.not_before = now + max(pause, failure.retry_after_s or 0.0)
         if failure is not None and not failure.is_answered:
+            origin.error = (route.error, route.error_time)
             if now >= origin.not_before:
                 # Others that were under way tell the same.
                 origin.failures += 1

@@ -60,6 +60,7 @@ def test_a_server_that_is_down_is_tried_by_one_at_a_time_with_growing_pauses() -
         schedule.offer(each, 0.0)
     now = 0.0
     for each in list(schedule.next(now)):
+        each.error, each.error_time = "it is down", 5
         schedule.end(each, GONE, now, 0.1)
     tried = []
     while now < 60:
@@ -69,6 +70,7 @@ def test_a_server_that_is_down_is_tried_by_one_at_a_time_with_growing_pauses() -
         for each in begun:
             tried.append(now)
             schedule.end(each, GONE, now, 0.1)
+    assert {each.error for each in routes} == {"it is down"}, "all are told"
     pauses = [later - before for before, later in pairwise(tried)]
     assert 4 <= len(tried) < 14
     assert min(pauses[-3:]) >= 8
