@@ -47,11 +47,15 @@ class Audit:
         unknown: list[str],
         numbered: list[tuple[int, int]],
         found: list[FixFact],
+        *,
+        is_history_unreadable: bool,
     ) -> None:
         #: The records of the fix that was asked for; none if it was not found.
         self.found: Final = found
         self.accounts: Final = accounts
         self.unknown: Final = unknown
+        #: There is a history, and what it has is unknown, because it cannot be read now.
+        self.is_history_unreadable: Final = is_history_unreadable
         self._question = question
         self._unaddressed = frozenset(unaddressed)
         self._numbered = numbered
@@ -174,7 +178,13 @@ class _Reading:
         self._settle_suspects()
         unaddressed = self._take_addresses(question)
         return Audit(
-            question, self._accounts, unaddressed, self._unknown, self._numbered, self._found
+            question,
+            self._accounts,
+            unaddressed,
+            self._unknown,
+            self._numbered,
+            self._found,
+            is_history_unreadable=self._positions.is_history_unreadable,
         )
 
     # --- which offsets --------------------------------------------------------------------------

@@ -262,7 +262,8 @@ def _end(
     for each in unknown:
         _line(console, "unknown", each, "yellow")
     if not any(each.kind == "history" for each in readers):
-        _line(console, "unknown", "there is no history to compare with (--history)", "yellow")
+        text = "no history job writes for this data folder (WAYLOG_DATA), and --history names none"
+        _line(console, "unknown", text, "yellow")
     if lacking:
         console.print(Text(f"{lacking:,} missing where they should be", "bold red"))
     else:

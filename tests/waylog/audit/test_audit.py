@@ -28,7 +28,9 @@ from tests.waylog.audit.running import (
     reader_of,
 )
 from waylog.audit import audit as audit_module
+from waylog.audit.history_rows import HistoryRows
 from waylog.cli import main
+from waylog.config import DataDirectory
 from waylog.history.erasures import append_erasures
 from waylog.kafka.clients import client_config, ensure_topics
 from waylog.kafka.topics import ERROR, LOCATION, VALUE_KEY_TOPIC, Topic
@@ -364,6 +366,42 @@ def test_what_is_not_in_the_history_yet_waits(log: AuditedLog) -> None:
     status, receipt = log.device("ada/phone")
     assert (status, counts_of(receipt, "history")) == (1, {"taken": 1, "missing": 1})
     assert "no checkpoint" in receipt["unknown"][0]
+
+
+def test_a_history_that_is_not_there_is_told_from_one_that_is_not_written_yet(
+    log: AuditedLog, tmp_path: Path
+) -> None:
+    log.append([make_fix("ada/phone", 1)])
+    words = ("device", "ada/phone", "--day", DAY, "--late", "9d")
+    status, text = log.printed(*words)
+    assert status == 0 and "no history job writes for this data folder" in text
+    # A job that `waylog up` starts has written nothing yet, not even its folder.
+    data = DataDirectory(tmp_path / "data")
+    data.root.mkdir()
+    data.history_url.write_text(f"{log.history}\n")
+    status, (receipt,) = log.audit(*words)
+    assert (status, counts_of(receipt, "history")) == (0, {"pending": 1})
+    assert receipt["unknown"] == [
+        f"the history in {log.history} has no file yet: its job has just begun, or does not run"
+    ]
+    # It is written where the data folder says.
+    log.write_history()
+    log.history.rename(moved := tmp_path / "elsewhere")
+    data.history_url.write_text(f"{moved}\n")
+    status, (receipt,) = log.audit(*words)
+    assert (status, counts_of(receipt, "history")) == (0, {"taken": 1})
+    assert receipt["unknown"] == []
+    # It cannot be read: that is not `nothing is missing`.
+    (moved / "_manifest.json").write_text("{")
+    status, (receipt,) = log.audit(*words)
+    assert (status, counts_of(receipt, "history")) == (1, {"unknown": 1})
+    assert f"the history in {moved} cannot be read" in receipt["unknown"][0]
+    assert "_manifest.json" in receipt["unknown"][0]
+
+
+def test_the_password_of_a_history_is_not_told() -> None:
+    rows = HistoryRows("s3://key:secret@bucket/history?endpoint_override=x")
+    assert rows.place == "s3://bucket/history"
 
 
 @pytest.mark.parametrize("shape", ["python", "jvm"])
