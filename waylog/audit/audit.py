@@ -15,13 +15,14 @@ from waylog.audit.accounts import Accounts
 from waylog.audit.evidence import address_fact, device_of, facts_in
 from waylog.audit.facts import FixFact, ReaderKind
 from waylog.audit.history_rows import HistoryRows, Offsets
-from waylog.audit.log_reader import Extent, LogReader, Range
+from waylog.audit.log_reader import LogReader
 from waylog.audit.positions import Positions, beyond_the_end, read_positions
 from waylog.audit.question import Progress, Question
 from waylog.audit.receipts import DayTotals, Receipt, receipt_of, totals_of
 from waylog.audit.refusals import read_refusals
 from waylog.audit.sequences import find_gaps
 from waylog.history.erasures import Erasures
+from waylog.kafka.ranges.log_ranges import Range, Watermarks
 from waylog.kafka.record_batch import partition_of
 from waylog.kafka.topics import ADDRESS, ERASURE, LOCATION
 
@@ -140,7 +141,7 @@ class _Reading:
 
     def answer(self) -> Audit:
         question = self._question
-        extents = self._log.extents(LOCATION)
+        extents = self._log.watermarks(LOCATION)
         if not extents:
             raise NothingToAudit(f"the log has no topic {LOCATION}")
         self._read_erasures()
@@ -189,7 +190,7 @@ class _Reading:
 
     # --- which offsets --------------------------------------------------------------------------
 
-    def _ranges(self, extents: Mapping[int, Extent]) -> dict[int, Range]:
+    def _ranges(self, extents: Mapping[int, Watermarks]) -> dict[int, Range]:
         """Return the offsets of the day, of the partitions that matter."""
         day, device = self._question.day, self._question.device
         starts = self._log.offsets_at(LOCATION, day.from_ms, extents)
@@ -254,7 +255,8 @@ class _Reading:
     # --- facts ----------------------------------------------------------------------------------
 
     def _read_erasures(self) -> None:
-        ranges = {partition: Range(*each) for partition, each in self._log.extents(ERASURE).items()}
+        marks = self._log.watermarks(ERASURE)
+        ranges = {partition: Range(*each) for partition, each in marks.items()}
         for records in self._log.read(ERASURE, ranges):
             for record in records:
                 value = record.value()
@@ -356,7 +358,7 @@ class _Reading:
             if question.address is not None:
                 accounts.take_address(question.address)
             return []
-        extents = self._log.extents(ADDRESS)
+        extents = self._log.watermarks(ADDRESS)
         starts = self._log.offsets_at(ADDRESS, question.day.from_ms, extents)
         self._read_addresses({each: Range(starts[each], extents[each].high) for each in extents})
         if accounts.without_address():

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from waylog.audit.facts import FixFact
-from waylog.audit.log_reader import Range
 from waylog.history.history_reader import HistoryFile, HistoryReader, HistoryUnreadable
 from waylog.history.row_groups import read_row_groups
+from waylog.kafka.ranges.log_ranges import Range
 from waylog.kafka.topics import LOCATION
 from waylog.malformed import MALFORMED
 

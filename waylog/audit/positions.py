@@ -8,9 +8,10 @@ from typing import Final, NamedTuple
 from waylog.audit.evidence import CONNECTOR_GROUP, HISTORY
 from waylog.audit.facts import Reader, ReaderKind
 from waylog.audit.history_rows import HistoryPosition, HistoryRows
-from waylog.audit.log_reader import GROUPS_MAX, Extent, LogReader
+from waylog.audit.log_reader import GROUPS_MAX, LogReader
 from waylog.audit.question import Question
 from waylog.history.history_reader import HistoryUnreadable
+from waylog.kafka.ranges.log_ranges import Watermarks
 from waylog.kafka.topics import LOCATION
 
 _ORDER: Final = list(ReaderKind)
@@ -78,7 +79,7 @@ def read_positions(log: LogReader, history: HistoryRows | None) -> Positions:
 
 
 def beyond_the_end(
-    readers: Sequence[Reader], extents: Mapping[int, Extent], unknown: list[str]
+    readers: Sequence[Reader], extents: Mapping[int, Watermarks], unknown: list[str]
 ) -> list[Reader]:
     """Return the readers without the offsets of those that are beyond the end of the log.
 

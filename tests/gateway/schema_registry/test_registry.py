@@ -23,7 +23,7 @@ from gateway.users.database import UserStore
 from tests.certificates import Certificates
 from tests.consumers.running import Broker
 from tests.registry_process import Registry, registry_on
-from waylog.kafka.topic_reader import read_topic
+from waylog.kafka.ranges.topic_reader import read_topic
 
 AVRO = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
 BODY = {"schema": json.dumps(AVRO)}
