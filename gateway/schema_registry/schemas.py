@@ -15,15 +15,11 @@ from gateway.schema_registry.errors import (
     version_not_found,
 )
 from gateway.schema_registry.records import Reference, SchemaValue
-from gateway.schema_registry.schema_types import (
-    AVRO,
-    ParsedSchema,
-    Referenced,
-    incompatibilities,
-    parse,
-)
+from gateway.schema_registry.schema_types import incompatibilities, parse
 from gateway.schema_registry.state import State
+from gateway.schema_registry.types.parsed import ParsedSchema, Referenced
 from waylog.bounded_cache import BoundedCache
+from waylog.serialization.schema_types import AVRO
 
 LEVELS: Final = (
     *("NONE", "BACKWARD", "FORWARD", "FULL"),
@@ -79,6 +75,13 @@ class Schemas:
                 normalize,
             )
         )
+
+    def serialized(self, request: SchemaRequest) -> str:
+        """Return a schema of Protobuf as base64 of its descriptor; raises RegistryError."""
+        from gateway.schema_registry.types.protobuf_type import serialized
+
+        referenced = self._referenced(request.references or (), {})
+        return serialized(request.schema, referenced)
 
     def parse_value(self, value: SchemaValue) -> ParsedSchema:
         """Return the schema of a version; raises RegistryError if it cannot be read."""

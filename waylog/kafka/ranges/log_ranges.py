@@ -146,7 +146,7 @@ class LogRanges:
     def _watermarks(self, topic: str, timeout_s: float) -> dict[int, Watermarks]:
         found = self.consumer.list_topics(topic, timeout=timeout_s).topics[topic]
         if found.error is not None:
-            if found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            if found.error.code() in _NO_TOPIC:
                 return {}
             raise KafkaException(found.error)
         result: dict[int, Watermarks] = {}
@@ -275,6 +275,8 @@ class _Reading:
         self._assign(low)
 
 
+#: There is no such topic, or there can be none of that name.
+_NO_TOPIC: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION)
 _OUT_OF_RANGE: Final = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
 
 
