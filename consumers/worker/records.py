@@ -40,5 +40,5 @@ class OutputRecord(NamedTuple):
     topic: str
     partition: int | None  # None: chosen by the key
     key: bytes | None
-    value: bytes
+    value: bytes | None  # None: a tombstone
     headers: list[tuple[str, bytes]] | None = None
