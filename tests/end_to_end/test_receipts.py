@@ -277,6 +277,8 @@ def test_what_mqtt_has_not_acknowledged_is_told(followed: Followed) -> None:
     send_one(followed, "pushed", 1)
     away = told | {"connected": False, "waiting": 1}
     await_condition(lambda: pushed() == [away], WAIT_S, "it waits for the client")
+    (mqtt,) = [each for each in followed.receipt("demo/pushed")["pushes"] if each["count"] == 2]
+    assert mqtt["channel"] == "mqtt"
 
 
 def test_receipts_are_for_the_owner(followed: Followed) -> None:

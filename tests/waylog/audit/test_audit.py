@@ -29,11 +29,12 @@ from tests.waylog.audit.running import (
 )
 from waylog.audit import audit as audit_module
 from waylog.audit.history_rows import HistoryRows
+from waylog.audit.pushes import push_records
 from waylog.cli import main
 from waylog.config import DataDirectory
 from waylog.history.erasures import append_erasures
 from waylog.kafka.clients import client_config, ensure_topics
-from waylog.kafka.topics import ERROR, LOCATION, VALUE_KEY_TOPIC, Topic
+from waylog.kafka.topics import ERROR, LOCATION, PUSH, VALUE_KEY_TOPIC, Topic
 from waylog.messages import Rejected, encode
 from waylog.sealing.sealing import ENVIRONMENT, shared_key_ring
 from waylog.sealing.value_encryption import ensure_master_key, load_master_key
@@ -397,6 +398,29 @@ def test_a_history_that_is_not_there_is_told_from_one_that_is_not_written_yet(
     assert (status, counts_of(receipt, "history")) == (1, {"unknown": 1})
     assert f"the history in {moved} cannot be read" in receipt["unknown"][0]
     assert "_manifest.json" in receipt["unknown"][0]
+
+
+def test_what_was_pushed_is_told_with_its_time(log: AuditedLog) -> None:
+    log.append([make_fix("ada/phone", 1), make_fix("ada/phone", 2)])
+    told = [
+        (since, since + 15_000, [(channel, {"ada/phone": [count, since + 14_000]})])
+        for since, channel, count in (
+            *((NOON_MS, 0, 2), (NOON_MS + HOUR_MS, 0, 3), (NOON_MS + HOUR_MS, 2, 1)),
+            *((NOON_MS - DAY_MS, 0, 50), (NOON_MS + DAY_MS, 0, 50)),
+        )
+    ]
+    for since, until, pushes in told:
+        records = push_records(since, until, pushes)
+        log.append_values(PUSH, ((key, value, until) for key, value in records))
+    log.append_values(PUSH, [(b"3", b"junk", NOON_MS), (None, None, NOON_MS)])
+    _, receipt = log.device("ada/phone")
+    assert receipt["pushes"] == [
+        {"channel": "mqtt", "count": 5, "last": NOON_MS + HOUR_MS + 14_000},
+        {"channel": "http", "count": 1, "last": NOON_MS + HOUR_MS + 14_000},
+    ]
+    _, text = log.printed("device", "ada/phone", "--day", DAY)
+    assert "5 by MQTT up to 13:00:14, 1 by answers over HTTP up to 13:00:14; 2 fixes came" in text
+    assert log.device("ben/phone")[1]["pushes"] == []
 
 
 def test_the_password_of_a_history_is_not_told() -> None:
