@@ -41,22 +41,45 @@ class Telemetry(Protocol):
 class PushLedger:
     """The pushes of a process, on its event loop."""
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        """`clock` tells seconds since 1970 UTC."""
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        """`clock` is that of the event loop, `wall` tells seconds since 1970 UTC."""
         self._clock: Final = clock
-        self._since = clock()
-        #: By channel and device: how many, and when the last one (s).
-        self._pushes: list[dict[str, list[float]]] = [{} for _ in CHANNELS]
+        self._wall: Final = wall
+        self._since = wall()
+        #: The greatest number of devices in the stretch before this one.
+        self._devices = 0
+        #: By channel and device: how many, and the clock at the last one.
+        self._pushes: Final[list[dict[str, list[float]]]] = [{} for _ in CHANNELS]
+        self._nobodys: Final[list[float]] = [0.0, 0.0]
+
+    def counts(self, channel: int) -> dict[str, list[float]]:
+        """Return the counts of the present stretch, for whoever counts without a call.
+
+        It stays the same object, and loses its devices at the end of each stretch; a device that it
+        lacks is added by `begin`.
+        """
+        return self._pushes[channel]
+
+    def begin(self, channel: int, device: str, *, is_owners: bool) -> list[float]:
+        """Return the count of a device that has none yet: the number, and the clock's last time.
+
+        `is_owners` False: for as long as the stretch lasts nothing of it counts.
+        """
+        devices = self._pushes[channel]
+        if len(devices) >= _DEVICES_MAX:
+            return self._nobodys
+        found = devices[device] = [0, 0.0] if is_owners else self._nobodys
+        return found
 
     def pushed(self, channel: int, device: str) -> None:
         """Count an address that was handed to a channel for a client of its owner."""
-        devices = self._pushes[channel]
-        found = devices.get(device)
-        if found is not None:
-            found[0] += 1
-            found[1] = self._clock()
-        elif len(devices) < _DEVICES_MAX:
-            devices[device] = [1, self._clock()]
+        found = self._pushes[channel].get(device) or self.begin(channel, device, is_owners=True)
+        found[0] += 1
+        found[1] = self._clock()
 
     def shown(self, channel: int, events: Iterable[LiveEvent], user: str) -> None:
         """Count the addresses of a user's own devices among events that a viewer was sent."""
@@ -68,8 +91,9 @@ class PushLedger:
     def untold(self, device: str) -> Iterator[tuple[int, int, int]]:
         """Yield channel, count and last time of what stands in no record yet."""
         for channel, devices in enumerate(self._pushes):
-            if (found := devices.get(device)) is not None:
-                yield channel, int(found[0]), _ms(found[1])
+            found = devices.get(device)
+            if found is not None and found is not self._nobodys:
+                yield channel, int(found[0]), _ms(self._wall() - self._clock() + found[1])
 
     async def run(self, telemetry: Telemetry) -> None:
         """Tell at the end of each stretch; the last one when this is cancelled."""
@@ -87,21 +111,26 @@ class PushLedger:
 
     def seconds_left(self) -> float:
         """Return the seconds until the present stretch ends."""
-        most = max(map(len, self._pushes))
-        length_s = next((each for each, devices in _STRETCHES if most <= devices), _LONGEST_S)
-        return length_s - self._clock() % length_s
+        length_s = next(
+            (each for each, devices in _STRETCHES if self._devices <= devices), _LONGEST_S
+        )
+        return length_s - self._wall() % length_s
 
     def _taken(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield the records of the stretch that ends now, some devices at a time."""
-        until = self._clock()
+        until = self._wall()
+        ahead = until - self._clock()
         since, self._since = self._since, until
-        pushes, self._pushes = self._pushes, [{} for _ in CHANNELS]
-        for channel, devices in enumerate(pushes):
-            items = list(devices.items())
+        self._devices = max(map(len, self._pushes))
+        taken = [list(devices.items()) for devices in self._pushes]
+        for devices in self._pushes:
+            devices.clear()
+        for channel, items in enumerate(taken):
             for start in range(0, len(items), _AT_ONCE):
                 part = {
-                    device: (int(count), _ms(last))
-                    for device, (count, last) in items[start : start + _AT_ONCE]
+                    device: (int(found[0]), _ms(ahead + found[1]))
+                    for device, found in items[start : start + _AT_ONCE]
+                    if found is not self._nobodys
                 }
                 yield from push_records(_ms(since), _ms(until), [(channel, part)])
 

@@ -442,7 +442,7 @@ class _Gateway:
             parsing=self.parsing,
             reuse_port=self._settings.share_ports,
         )
-        server.channel.on_pushed = self.pushes.pushed
+        server.channel.count_in(self.pushes)
         self.mqtt_endpoint = server.endpoint
         self.metrics.mqtt = server.counters
         for name, documentation in server.GAUGES.items():

@@ -132,7 +132,7 @@ async def _start(
     async def join_others(server: MqttServer) -> None:
         nonlocal neighbours
         server.channel.chooses_members = False
-        server.channel.on_pushed = pushes.pushed
+        server.channel.count_in(pushes)
         neighbours = join(server, journal, relay, submitter)
         relay.on_frame = neighbours.on_frame
         relay.on_open = neighbours.opened

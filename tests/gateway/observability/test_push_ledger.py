@@ -45,7 +45,7 @@ class Told:
 
 async def test_pushes_are_told_at_the_end_of_a_stretch_and_at_a_stop() -> None:
     clock, told = Clock(), Told()
-    ledger = PushLedger(clock)
+    ledger = PushLedger(clock, clock)
     ledger.pushed(MQTT, "ada/phone")
     clock.ms = DAY.from_ms + 14_999
     ledger.pushed(MQTT, "ada/phone")
@@ -66,17 +66,23 @@ async def test_pushes_are_told_at_the_end_of_a_stretch_and_at_a_stop() -> None:
 @pytest.mark.parametrize(
     ("devices", "seconds"), [(1, 15), (330, 15), (331, 60), (1_301, 300), (6_501, 900)]
 )
-def test_with_more_devices_a_stretch_is_longer(devices: int, seconds: int) -> None:
-    clock = Clock()
-    clock.ms = DAY.from_ms
-    ledger = PushLedger(clock)
+async def test_after_many_devices_a_stretch_is_longer(devices: int, seconds: int) -> None:
+    clock, told = Clock(), Told()
+    clock.ms = DAY.from_ms + 14_999
+    ledger = PushLedger(clock, clock)
     for number in range(devices):
         ledger.pushed(MQTT, f"user/{number}")
+    running = asyncio.create_task(ledger.run(told))
+    await told.came.wait()
+    clock.ms = DAY.from_ms + 900_000
     assert ledger.seconds_left() == seconds
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert sum((len(value) - 16) // 32 for value in told.values) == devices
 
 
 def test_of_what_viewers_are_sent_addresses_of_own_devices_count() -> None:
-    ledger = PushLedger(Clock())
+    ledger = PushLedger(Clock(), Clock())
     events = [
         LiveEvent(ViewEvent(topic, 0, number, device, 0.0, 0.0, b"{}"), number, "")
         for number, (topic, device) in enumerate(
@@ -91,3 +97,22 @@ def test_of_what_viewers_are_sent_addresses_of_own_devices_count() -> None:
     ledger.shown(SSE, events, "ada")
     assert [each[:2] for each in ledger.untold("ada/phone")] == [(SSE, 2)]
     assert list(ledger.untold("ben/phone")) == []
+
+
+async def test_who_counts_without_a_call_counts_the_same() -> None:
+    clock, told = Clock(), Told()
+    ledger = PushLedger(clock, clock)
+    counts = ledger.counts(MQTT)
+    for device, is_owners in (("ada/phone", True), ("ben/phone", False)):
+        for _ in range(3):
+            count = counts.get(device) or ledger.begin(MQTT, device, is_owners=is_owners)
+            count[0] += 1
+            count[1] = clock()
+    assert list(ledger.untold("ben/phone")) == []
+    running = asyncio.create_task(ledger.run(told))
+    await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert counts == {} and counts is ledger.counts(MQTT)
+    assert told.sums("ada/phone") == [ChannelPushes("mqtt", 3, clock.ms)]
+    assert told.sums("ben/phone") == []

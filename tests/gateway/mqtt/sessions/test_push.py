@@ -94,7 +94,7 @@ def test_a_new_address_goes_to_its_subscribers_as_the_json_of_the_topic() -> Non
 def test_what_goes_to_a_client_of_the_owner_is_counted() -> None:
     world = Channel()
     ledger = PushLedger()
-    world.channel.on_pushed = ledger.pushed
+    world.channel.count_in(ledger)
     world.client("devices/alice/phone/address", "owntracks/+/+/info")
     world.client("devices/+/+/address", identity=User("root", admin=True))
     for device in ("alice/phone", "alice/tablet", "alice2/phone"):
