@@ -24,6 +24,7 @@ from gateway.schema_registry.errors import (
     version_is_not_soft_deleted,
     version_is_soft_deleted,
 )
+from gateway.schema_registry.parsed import ParsedSchema
 from gateway.schema_registry.records import (
     Record,
     SchemaValue,
@@ -35,7 +36,6 @@ from gateway.schema_registry.records import (
 )
 from gateway.schema_registry.schemas import LEVELS, SchemaRequest, Schemas
 from gateway.schema_registry.state import DEFAULT_LEVEL, DEFAULT_MODE
-from gateway.schema_registry.types.parsed import ParsedSchema
 
 #: Bounds of what a registry keeps in memory.
 SUBJECTS_MAX: Final = 100_000

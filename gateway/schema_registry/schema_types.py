@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from gateway.schema_registry.avro_type import parse_avro
 from gateway.schema_registry.errors import RegistryError, invalid_schema
+from gateway.schema_registry.json_type import parse_json
+from gateway.schema_registry.parsed import ParsedSchema, Referenced, difference
 from gateway.schema_registry.records import Reference
-from gateway.schema_registry.types.avro_type import parse_avro
-from gateway.schema_registry.types.json_type import parse_json
-from gateway.schema_registry.types.parsed import ParsedSchema, Referenced, difference
 from waylog.extras import install_command, is_installed
 from waylog.serialization.schema_types import AVRO, JSON, PROTOBUF
 
@@ -41,7 +41,7 @@ def parse(
             raise RegistryError(
                 422, f"this registry has no Protobuf: {install_command('protobuf')} brings it"
             )
-        from gateway.schema_registry.types.protobuf_type import parse_protobuf
+        from gateway.schema_registry.protobuf_type import parse_protobuf
 
         return parse_protobuf(text, references, referenced, normalize=normalize)
     raise RegistryError(

@@ -14,10 +14,10 @@ from gateway.schema_registry.errors import (
     subject_not_found,
     version_not_found,
 )
+from gateway.schema_registry.parsed import ParsedSchema, Referenced
 from gateway.schema_registry.records import Reference, SchemaValue
 from gateway.schema_registry.schema_types import incompatibilities, parse
 from gateway.schema_registry.state import State
-from gateway.schema_registry.types.parsed import ParsedSchema, Referenced
 from waylog.bounded_cache import BoundedCache
 from waylog.serialization.schema_types import AVRO
 
@@ -78,7 +78,7 @@ class Schemas:
 
     def serialized(self, request: SchemaRequest) -> str:
         """Return a schema of Protobuf as base64 of its descriptor; raises RegistryError."""
-        from gateway.schema_registry.types.protobuf_type import serialized
+        from gateway.schema_registry.protobuf_type import serialized
 
         referenced = self._referenced(request.references or (), {})
         return serialized(request.schema, referenced)

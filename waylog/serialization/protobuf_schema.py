@@ -18,7 +18,8 @@ from typing import Any, Final
 from google.protobuf import descriptor_pool, json_format, message_factory
 from google.protobuf.descriptor import Descriptor, FileDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
-from google.protobuf.message import DecodeError, EncodeError, Message
+from google.protobuf.message import DecodeError as UnreadableBytes
+from google.protobuf.message import EncodeError, Message
 
 from waylog.malformed import MALFORMED
 from waylog.serialization.avro_limits import SCHEMA_BYTES_MAX
@@ -108,7 +109,7 @@ class ProtobufSchema:
                 always_print_fields_with_no_presence=True,
                 descriptor_pool=schema._pool,
             )
-        except (DecodeError, json_format.Error, *MALFORMED, TypeError) as error:
+        except (UnreadableBytes, json_format.Error, *MALFORMED, TypeError) as error:
             raise SerializationError(
                 f"the bytes are no {descriptor.full_name}: {str(error)[:200]}"
             ) from error
@@ -163,7 +164,7 @@ def _decoded(text: str) -> FileDescriptorProto | None:
     try:
         data = base64.b64decode(text, validate=True)
         file = FileDescriptorProto.FromString(data)
-    except (binascii.Error, ValueError, DecodeError):
+    except (binascii.Error, ValueError, UnreadableBytes):
         return None
     _check_nesting(file)
     return file

@@ -18,8 +18,8 @@ from google.protobuf.descriptor_pb2 import (
 )
 
 from gateway.schema_registry.errors import invalid_schema
+from gateway.schema_registry.parsed import ParsedSchema, Referenced, difference
 from gateway.schema_registry.records import Reference
-from gateway.schema_registry.types.parsed import ParsedSchema, Referenced, difference
 from waylog.serialization.protobuf_printer import proto_text
 from waylog.serialization.protobuf_schema import ProtobufSchema
 from waylog.serialization.schema_types import PROTOBUF

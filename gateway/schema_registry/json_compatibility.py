@@ -15,7 +15,7 @@ import msgspec
 import re2
 
 from gateway.schema_registry.errors import invalid_schema
-from gateway.schema_registry.types.parsed import difference
+from gateway.schema_registry.parsed import difference
 
 #: Pairs of schemas that one comparison looks at: alternatives of alternatives are many.
 _COMPARED_MAX: Final = 20_000

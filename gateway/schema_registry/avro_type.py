@@ -19,8 +19,8 @@ from avro.compatibility import (
 )
 
 from gateway.schema_registry.errors import invalid_schema
+from gateway.schema_registry.parsed import ParsedSchema, Referenced
 from gateway.schema_registry.records import Reference
-from gateway.schema_registry.types.parsed import ParsedSchema, Referenced
 from waylog.malformed import MALFORMED
 from waylog.serialization.avro_schema import AvroSchema, decoded_schema
 from waylog.serialization.schema_types import AVRO

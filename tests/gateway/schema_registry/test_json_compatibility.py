@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.schema_registry.errors import RegistryError
+from gateway.schema_registry.json_compatibility import JsonDocument, json_incompatibilities
 from gateway.schema_registry.schema_types import incompatibilities, parse
-from gateway.schema_registry.types.json_compatibility import JsonDocument, json_incompatibilities
 
 OPEN = {"type": "object", "properties": {"a": {"type": "string"}}}
 CLOSED = {**OPEN, "additionalProperties": False}

@@ -10,9 +10,9 @@ import pytest
 pytest.importorskip("google.protobuf", reason="Protobuf needs pip install 'waylog[protobuf]'")
 
 from gateway.schema_registry.errors import RegistryError
+from gateway.schema_registry.parsed import ParsedSchema, Referenced
 from gateway.schema_registry.records import Reference
 from gateway.schema_registry.schema_types import incompatibilities, parse
-from gateway.schema_registry.types.parsed import ParsedSchema, Referenced
 from waylog.serialization.protobuf_schema import ProtobufSchema
 
 HEAD = 'syntax = "proto3"; package trips; '
