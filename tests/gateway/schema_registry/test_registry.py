@@ -42,6 +42,13 @@ def registry(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield running
 
 
+@pytest.fixture(scope="module")
+def other(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    """A second registry on the same topic."""
+    with registry_on(broker.address, tmp_path_factory.mktemp("other")) as running:
+        yield running
+
+
 @pytest_asyncio.fixture
 async def http() -> AsyncIterator[aiohttp.ClientSession]:
     async with aiohttp.ClientSession() as session:
@@ -141,26 +148,6 @@ async def test_a_schema_of_protobuf_is_kept_and_compared(
     assert "FIELD_SCALAR_KIND_CHANGED" in answer.body["message"]
 
 
-async def test_the_counts_are_there_for_prometheus(
-    broker: Broker, http: aiohttp.ClientSession, tmp_path: Path
-) -> None:
-    words = ("--metrics-token-file", str(tmp_path / "token"), "--topic", "_counted")
-    with registry_on(broker.address, tmp_path, *words) as counted:
-        url = f"{counted.url}/metrics"
-        async with http.get(url) as refused:
-            assert refused.status == 401
-        token = (tmp_path / "token").read_text().strip()
-        login = {"Authorization": f"Bearer {token}"}
-        async with http.get(url, headers=login) as answer:
-            assert answer.status == 200 and answer.content_type == "text/plain"
-            page = await answer.text()
-        # The token reads nothing else.
-        assert (await ask(http, "GET", f"{counted.url}/subjects", headers=login)).status == 401
-    assert 'waylog_schema_registry_requests_total{route="/metrics",status="401"} 1.0' in page
-    assert "waylog_schema_registry_subjects 0.0" in page
-    assert 'waylog_schema_registry_request_seconds_bucket{le="+Inf"} 1.0' in page
-
-
 async def test_levels_and_modes_are_set(registry: Registry, http: aiohttp.ClientSession) -> None:
     for path, name, shown, value in (
         ("config", "compatibility", "compatibilityLevel", "FULL"),
@@ -227,57 +214,53 @@ async def test_pages_of_other_sites_are_refused(
 
 
 async def test_two_registries_on_one_topic_never_disagree(
-    broker: Broker, registry: Registry, http: aiohttp.ClientSession, tmp_path: Path
+    registry: Registry, other: Registry, http: aiohttp.ClientSession
 ) -> None:
     """Both register the same and other schemas at the same time: an id is one schema on both."""
-    with registry_on(broker.address, tmp_path) as other:
-        urls = (registry.url, other.url)
+    urls = (registry.url, other.url)
 
-        async def register(url: str, number: int) -> tuple[int, int]:
-            schema = {"schema": json.dumps(AVRO | {"name": f"Both{number}"})}
-            answer = await ask(http, "POST", f"{url}/subjects/both-{number % 3}/versions", schema)
-            assert answer.status == 200, answer.body
-            return number, answer.body["id"]
+    async def register(url: str, number: int) -> tuple[int, int]:
+        schema = {"schema": json.dumps(AVRO | {"name": f"Both{number}"})}
+        answer = await ask(http, "POST", f"{url}/subjects/both-{number % 3}/versions", schema)
+        assert answer.status == 200, answer.body
+        return number, answer.body["id"]
 
+    for url in urls:
+        level = {"compatibility": "NONE"}
+        assert (await ask(http, "PUT", f"{url}/config", level)).status == 200
+    answers = await asyncio.gather(*(register(urls[turn % 2], turn // 2) for turn in range(24)))
+    ids = dict(answers)
+    assert len(set(ids.values())) == 12
+    assert all(ids[number] == found for number, found in answers)
+    shown = [(await ask(http, "GET", f"{url}/schemas?subjectPrefix=both-")).body for url in urls]
+    for number, found in ids.items():
         for url in urls:
-            level = {"compatibility": "NONE"}
-            assert (await ask(http, "PUT", f"{url}/config", level)).status == 200
-        answers = await asyncio.gather(*(register(urls[turn % 2], turn // 2) for turn in range(24)))
-        ids = dict(answers)
-        assert len(set(ids.values())) == 12
-        assert all(ids[number] == found for number, found in answers)
-        shown = [
-            (await ask(http, "GET", f"{url}/schemas?subjectPrefix=both-")).body for url in urls
-        ]
-        for number, found in ids.items():
-            for url in urls:
-                schema = await ask(http, "GET", f"{url}/schemas/ids/{found}")
-                assert json.loads(schema.body["schema"])["name"] == f"Both{number}"
-        assert sorted(each["version"] for each in shown[0]) == [1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4]
+            schema = await ask(http, "GET", f"{url}/schemas/ids/{found}")
+            assert json.loads(schema.body["schema"])["name"] == f"Both{number}"
+    assert sorted(each["version"] for each in shown[0]) == [1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4]
 
 
 async def test_a_registry_that_slept_does_not_write_by_what_it_knew(
-    broker: Broker, registry: Registry, http: aiohttp.ClientSession, tmp_path: Path
+    registry: Registry, other: Registry, http: aiohttp.ClientSession
 ) -> None:
-    with registry_on(broker.address, tmp_path) as other:
-        versions = "/subjects/slept/versions"
-        first = {"schema": json.dumps(AVRO | {"name": "Slept0"})}
-        await ask(http, "PUT", f"{other.url}/config/slept", {"compatibility": "NONE"})
-        assert (await ask(http, "POST", other.url + versions, first)).status == 200
-        os.kill(other.process.pid, signal.SIGSTOP)
-        sleeper = asyncio.create_task(
-            ask(http, "POST", other.url + versions,
-                {"schema": json.dumps(AVRO | {"name": "Slept1"})})
-        )  # fmt: skip
-        await asyncio.sleep(0)
-        answer = await ask(
-            *(http, "POST", registry.url + versions),
-            {"schema": json.dumps(AVRO | {"name": "Slept2"})},
-        )
-        os.kill(other.process.pid, signal.SIGCONT)
-        late = await sleeper
-        assert {answer.body["version"], late.body["version"]} == {2, 3}
-        assert answer.body["id"] != late.body["id"]
+    versions = "/subjects/slept/versions"
+    first = {"schema": json.dumps(AVRO | {"name": "Slept0"})}
+    await ask(http, "PUT", f"{other.url}/config/slept", {"compatibility": "NONE"})
+    assert (await ask(http, "POST", other.url + versions, first)).status == 200
+    os.kill(other.process.pid, signal.SIGSTOP)
+    sleeper = asyncio.create_task(
+        ask(http, "POST", other.url + versions,
+            {"schema": json.dumps(AVRO | {"name": "Slept1"})})
+    )  # fmt: skip
+    await asyncio.sleep(0)
+    answer = await ask(
+        *(http, "POST", registry.url + versions),
+        {"schema": json.dumps(AVRO | {"name": "Slept2"})},
+    )
+    os.kill(other.process.pid, signal.SIGCONT)
+    late = await sleeper
+    assert {answer.body["version"], late.body["version"]} == {2, 3}
+    assert answer.body["id"] != late.body["id"]
 
 
 async def test_what_was_answered_outlives_a_kill(
@@ -346,7 +329,8 @@ async def test_users_read_and_administrators_write(
     device = store.add_token("anna", device="phone")
     store.close()
     words = ("--topic", "closed-schemas", "--tls-certificate",
-             str(certificates.broker), "--tls-key", str(certificates.broker))  # fmt: skip
+             str(certificates.broker), "--tls-key", str(certificates.broker),
+             "--metrics-token-file", str(tmp_path / "token"))  # fmt: skip
     tls = ssl.create_default_context(cafile=certificates.authority)
     with registry_on(broker.address, tmp_path, *words) as closed:
         assert closed.url.startswith("https://")
@@ -357,6 +341,20 @@ async def test_users_read_and_administrators_write(
             body = BODY if method != "GET" else None
             return (await ask(http, method, url, body, headers=headers, ssl=tls)).status
 
+        counts = f"{closed.url}/metrics"
+        token = (tmp_path / "token").read_text().strip()
+        assert await status("GET", counts, None) == 401
+        assert await status("GET", counts, user, "anna") == 403
+        # The token reads the counts and nothing else.
+        assert await status("GET", f"{closed.url}/subjects", token) == 401
+        async with http.get(
+            counts, headers={"Authorization": f"Bearer {token}"}, ssl=tls
+        ) as answer:
+            assert answer.status == 200 and answer.content_type == "text/plain"
+            page = await answer.text()
+        assert 'waylog_schema_registry_requests_total{route="/metrics",status="401"} 1.0' in page
+        assert "waylog_schema_registry_subjects 0.0" in page
+        assert 'waylog_schema_registry_request_seconds_bucket{le="+Inf"} 3.0' in page
         assert await status("POST", url, None) == 401
         assert await status("GET", f"{closed.url}/subjects", None) == 401
         assert await status("GET", f"{closed.url}/subjects", "wrong", "anna") == 401
