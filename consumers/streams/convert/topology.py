@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from consumers.streams.convert.conversion import MESSAGES, Endpoint, ValueConversion
-from consumers.streams.processor import Context, StreamProcessor
+from consumers.streams.processor import Context, StreamProcessor, Topology
 from consumers.streams.properties import Properties
 from consumers.streams.store import RECORD_BYTES_MAX, Store
 from consumers.worker.records import InputRecord, OutputRecord
@@ -35,11 +35,29 @@ _JSON_SCHEMA: Final = "json-schema"
 _FORMATS: Final = (AVRO, "protobuf", _JSON_SCHEMA, _JSON)
 
 
-class Convert(StreamProcessor[int]):
-    """Copies records; nothing is kept."""
+class Convert(Topology):
+    """Copies a topic."""
 
     name: ClassVar[str] = "convert"
-    summary: ClassVar[str] = "a topic in another format: JSON, Avro, Protobuf"
+    summary: ClassVar[str] = "records in Avro, Protobuf or JSON, to topic `to`"
+
+    def __init__(self, properties: Properties) -> None:
+        """Read what is copied where, and how; raises ConfigError."""
+        self._copying: Final = Copying(properties)
+
+    def processors(self) -> Sequence[StreamProcessor[object]]:
+        """Return the only one."""
+        return self._copying.processors()
+
+    def topics(self) -> Sequence[Topic]:
+        """Return the topic that is written, if it is none of the platform's."""
+        return self._copying.topics()
+
+
+class Copying(StreamProcessor[int]):
+    """Converts records; nothing is kept."""
+
+    name: ClassVar[str] = "convert"  # of each copy: with the topic that it writes
     value_type = int
 
     def __init__(self, properties: Properties) -> None:

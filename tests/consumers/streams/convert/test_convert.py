@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from consumers.streams.convert.topology import Convert
+from consumers.streams.convert.topology import Convert, Copying
 from consumers.streams.properties import Properties
 from consumers.streams.store import Store
 from consumers.streams.stream_task import StreamTask
@@ -45,12 +45,13 @@ class Copies:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.made: list[Convert] = []
+        self.made: list[Copying] = []
 
     def __call__(self, source: str, target: str, **more: str) -> StreamTask[int]:
         texts = {"from": source, "to": target, "schema.registry.url": self.url}
         properties = Properties(texts | {name.replace("_", "."): more[name] for name in more})
-        processor = Convert(properties)
+        (processor,) = Convert(properties).processors()
+        assert isinstance(processor, Copying)
         self.made.append(processor)
         properties.check_all_known("convert")
         assert processor.name == f"convert-{target}"
