@@ -189,10 +189,9 @@ class ReResolver:
         return records if self._keys is None else self._keys.open_messages(records)
 
     def _sealed(self, output: OutputRecord) -> OutputRecord:
-        topic, value = output.topic, output.value
-        if self._keys is None or value is None:
+        if self._keys is None:
             return output
-        return output._replace(value=self._keys.seal_value(topic, value, output.key))
+        return output._replace(value=self._keys.seal_value(output.topic, output.value, output.key))
 
 
 def _write(producer: LibrdkafkaProducer, outputs: list[OutputRecord]) -> None:

@@ -103,7 +103,7 @@ class DeadLetters:
             )
         value, headers = letter.value, letter.headers
         keys = shared_key_ring(self._bootstrap_servers)
-        if keys is not None and value is not None:
+        if keys is not None:
             value = keys.seal_value(letter.topic, value, letter.key)
         more: dict[str, Any] = {} if headers is None else {"headers": dict(headers)}
         answered = partial(self._answered, letter, is_short)
@@ -134,7 +134,7 @@ class DeadLetters:
 
 def _source(letter: OutputRecord) -> str:
     try:
-        source = decode_rejected(letter.value or b"").headers or {}
+        source = decode_rejected(letter.value).headers or {}
     except MALFORMED:
         source = {}
     return "the refused record {}-{} at {}".format(
@@ -144,5 +144,5 @@ def _source(letter: OutputRecord) -> str:
 
 def _shortened(letter: OutputRecord) -> OutputRecord:
     """Return a record without what was refused, which says where that is."""
-    short = shortened(decode_rejected(letter.value or b""))
+    short = shortened(decode_rejected(letter.value))
     return letter._replace(key=None, value=encode(short), headers=None)

@@ -14,7 +14,7 @@ from consumers.streams.convert.conversion import MESSAGES, Endpoint, ValueConver
 from consumers.streams.processor import Context, StreamProcessor, Topology
 from consumers.streams.properties import Properties
 from consumers.streams.store import RECORD_BYTES_MAX, Store
-from consumers.worker.records import InputRecord, OutputRecord
+from consumers.worker.records import InputRecord, copied
 from consumers.worker.results import SessionFailed
 from waylog.config import ConfigError, check_name, http_url, load_properties
 from waylog.kafka.record_headers import headers_of
@@ -120,7 +120,7 @@ class Copying(StreamProcessor[int]):
                 continue
             own = [each for each in headers if each[0] != header_name(RecordPart.VALUE)]
             own += [(name, each) for name, each in more if each is not None]
-            context.outputs.append(OutputRecord(self._target, None, key, value, own or None))
+            context.outputs.append(copied(self._target, key, value, own or None))
 
     def _converted(self, record: InputRecord, headers: list[tuple[str, bytes]]) -> Serialized:
         try:

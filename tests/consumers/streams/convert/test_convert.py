@@ -203,5 +203,5 @@ def test_the_command_copies_a_topic(registry: Registry, client: RegistryClient) 
     finally:
         process.stop()
     reader = RegistryDeserializer(client, RecordPart.VALUE)
-    ids = {reader.deserialize("copied", each.value())["id"] for each in found}  # type: ignore[arg-type]
+    ids = {reader.deserialize("copied", each.value())["id"] for each in found}
     assert ids == {fix.id for fix in fixes}
