@@ -132,7 +132,8 @@ class Schemas:
         return None
 
     def _is(self, value: SchemaValue, parsed: ParsedSchema) -> bool:
-        return self._canonical_guid(value) == parsed.guid
+        # What was normalized has another order than a text of the same schema that was not.
+        return parsed.guid in (value.guid, self._canonical_guid(value))
 
     def _canonical_guid(self, value: SchemaValue) -> str:
         """Return the GUID that a version would have here: other registries write other texts."""

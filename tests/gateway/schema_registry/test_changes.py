@@ -429,3 +429,15 @@ def test_a_registry_keeps_a_bounded_number_of_schemas(
     made.do(made.changes.delete_subject("s", permanent=True))
     assert (made.state.size, made.state.living, made.state.text_bytes) == (0, 0, 0)
     made.register(subject, avro())
+
+
+def test_a_normalized_schema_is_found_again(made: Made) -> None:
+    request = SchemaRequest(
+        '{"name":"R","type":"record","doc":"d","fields":[{"type":"int","doc":"x","name":"a"}]}'
+    )
+    assert made.register("s", request, normalize=True) == 1
+    assert made.register("s", request, normalize=True) == 1
+    assert made.register("other", request, normalize=True) == 1
+    assert made.queries.versions("s", deleted=False, deleted_only=False) == [1]
+    found = made.queries.lookup("s", request, deleted=False, normalize=True)
+    assert (found["id"], found["version"]) == (1, 1)
