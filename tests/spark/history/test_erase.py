@@ -29,7 +29,7 @@ from waylog.history.erasures import read_erasures
 from waylog.history.storage import Storage
 from waylog.kafka.batch_producer import BatchProducer
 from waylog.kafka.clients import consumer_config, ensure_topics, producer_config
-from waylog.kafka.ranges.log_ranges import next_messages
+from waylog.kafka.polling import next_messages
 from waylog.kafka.topics import ADDRESS, FRIENDSHIP_TOPIC, LOCATION, PLACE, TRIP_TOPICS
 from waylog.messages import encode
 from waylog.sealing.sealing import ENVIRONMENT, is_sealed, sealed_if_configured

@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from waylog.kafka.clients import LogUnreachable, check_allowed, consumer_config
 from waylog.kafka.errors import error_text
+from waylog.kafka.polling import next_batch
 from waylog.kafka.ranges.silence import BoundedSilence, Silence
 from waylog.kafka.reach import silence_reason
 
@@ -20,7 +21,6 @@ logger = logging.getLogger(__name__)
 _AnswerT = TypeVar("_AnswerT")
 
 _BATCH_RECORDS: Final = 10_000
-_POLL_S: Final = 0.2
 _PAUSE_S: Final = 0.2
 #: Seconds of one attempt to learn offsets.
 _ATTEMPT_S: Final = 5.0
@@ -278,27 +278,3 @@ class _Reading:
 #: There is no such topic, or there can be none of that name.
 _NO_TOPIC: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION)
 _OUT_OF_RANGE: Final = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
-
-
-def next_messages(consumer: Consumer, most: int, timeout_s: float) -> list[Message]:
-    """Return the messages that have come, once there is one.
-
-    `consume` alone waits until it has `most`, or for all of its timeout.
-    """
-    first = consumer.poll(timeout_s)
-    return [] if first is None else [first, *consumer.consume(most - 1, timeout=0)]
-
-
-def next_batch(consumer: Consumer, most: int) -> list[Message]:
-    """Return up to `most` messages, as many as come at once; fewer at the end of a partition."""
-    messages = next_messages(consumer, most, _POLL_S)
-    deadline = time.monotonic() + _POLL_S
-    while messages and len(messages) < most and messages[-1].error() is None:
-        left_s = deadline - time.monotonic()
-        if left_s <= 0:
-            break
-        more = next_messages(consumer, most - len(messages), left_s)
-        if not more:
-            break
-        messages += more
-    return messages

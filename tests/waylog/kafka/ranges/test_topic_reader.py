@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.spark.running import start_broker
 from waylog.kafka.clients import consumer_config, ensure_topics, producer_config
-from waylog.kafka.ranges.log_ranges import next_messages
+from waylog.kafka.polling import next_messages
 from waylog.kafka.ranges.topic_reader import read_topic
 from waylog.kafka.topics import LOCATION
 
