@@ -1,4 +1,4 @@
-"""Runs a topology: creates its topics, and a worker for each of its processors."""
+"""Runs topologies: creates their topics, and a worker for each of their processors."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _JOIN_S: Final = 30.0
 
 @dataclass(frozen=True)
 class TopologyRun:
-    """What is needed to run a topology; `run` is called in the main thread."""
+    """What is needed to run topologies in one process; `run` is called in the main thread."""
 
-    topology: Topology
+    topologies: Sequence[Topology]
     bootstrap_servers: str
     settings: WorkerSettings
     telemetry: Telemetry
@@ -53,9 +53,10 @@ class TopologyRun:
         Raises TopicsDiffer and LogUnreachable.
         """
         watchdog = Watchdog()
-        processors = self.topology.processors()
+        processors = [each for topology in self.topologies for each in topology.processors()]
         with ExitStack() as ending:
-            self._ensure(self.topology.topics(), stopping, watchdog)
+            topics = [each for topology in self.topologies for each in topology.topics()]
+            self._ensure(topics, stopping, watchdog)
             for processor in processors:
                 ending.callback(processor.close)
                 processor.start(self.bootstrap_servers, stopping)
@@ -76,8 +77,8 @@ class TopologyRun:
             workers[0].run()
             for thread in others:
                 thread.join(_JOIN_S)
-        for worker in workers:
-            logger.info("topology %s stopped: %s", self.topology.name, describe(worker.counters))
+        for processor, worker in zip(processors, workers, strict=False):
+            logger.info("topology %s stopped: %s", processor.name, describe(worker.counters))
 
     def _task(self, processor: StreamProcessor[Any]) -> tuple[StreamTask[Any], ErasureLog]:
         changelog = changelog_topic(application_id(processor))

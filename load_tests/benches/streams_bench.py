@@ -2,12 +2,14 @@
 
     python -m load_tests.benches.streams_bench --topology speed
     python -m load_tests.benches.streams_bench --topology meetings --friends 10
+    python -m load_tests.benches.streams_bench --topology geofences,speed,silence
     python -m load_tests.benches.streams_bench --topology geofences --fences 100000
     python -m load_tests.benches.streams_bench --topology geofences --fences 100000 \\
         --tracks geolife.csv.gz
 
 Fixes of 10,000 devices lie in topic `location` before the topology starts. CPU is that of its
-process, librdkafka's threads included, from the first tenth of the fixes to the last one. The
+process, librdkafka's threads included, from the first tenth of the fixes to the last one; several
+topologies run in one process, and a fix is done when all of them have it. The
 places of the fixes are random walks, or out of a file with lines `uid,lat,lon,...`; half of the
 geofences lie where fixes are, the others up to two degrees away. They belong to everybody unless
 `--fences-of user` gives each user some of them.
@@ -34,6 +36,9 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from consumers.streams import registry
+from consumers.streams.processor import application_id
+from consumers.streams.properties import Properties
 from load_tests.benches.connect_bench import broker_process
 from load_tests.benches.filling import fill
 from load_tests.processor_time import read_process
@@ -171,13 +176,21 @@ def _befriend(servers: str, arguments: argparse.Namespace) -> None:
 
 
 def _measured(servers: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    consumer = Consumer(consumer_config(servers, "bench", f"streams-{arguments.topology}"))
+    consumers = [
+        Consumer(consumer_config(servers, "bench", application_id(processor)))
+        for name in arguments.topology.split(",")
+        for processor in registry.find(name)(Properties()).processors()
+        if processor.topic == LOCATION
+    ]
     partitions = [TopicPartition(LOCATION, number) for number in range(KEYED_PARTITIONS)]
 
     def await_fixes(count: float) -> float:
         deadline = time.monotonic() + _LIMIT_S
         while True:
-            done = sum(max(0, each.offset) for each in consumer.committed(partitions, timeout=10.0))
+            done = min(
+                sum(max(0, each.offset) for each in consumer.committed(partitions, timeout=10.0))
+                for consumer in consumers
+            )
             if done >= count:
                 return float(done)
             if time.monotonic() > deadline:
@@ -192,11 +205,12 @@ def _measured(servers: str, arguments: argparse.Namespace) -> dict[str, Any]:
             cpu_s, seconds = _cpu_s(pid) - cpu_s, time.monotonic() - began
             fixes, memory_mb = last - first, _memory_mb(pid)
         ends = [
-            consumer.get_watermark_offsets(TopicPartition(EVENT, each.partition), timeout=10.0)
+            consumers[0].get_watermark_offsets(TopicPartition(EVENT, each.partition), timeout=10.0)
             for each in partitions
         ]
     finally:
-        consumer.close()
+        for consumer in consumers:
+            consumer.close()
     return {
         "topology": arguments.topology,
         "fences": arguments.fences,
@@ -214,7 +228,7 @@ def _measured(servers: str, arguments: argparse.Namespace) -> dict[str, Any]:
 
 @contextmanager
 def _topology_process(servers: str, arguments: argparse.Namespace) -> Iterator[int]:
-    words = ["streams", "run", arguments.topology, "--bootstrap-servers", servers]
+    words = ["streams", "run", *arguments.topology.split(","), "--bootstrap-servers", servers]
     words += ["--processing-guarantee", arguments.processing_guarantee]
     process = subprocess.Popen(
         [sys.executable, "-m", "waylog.cli", *words], stderr=subprocess.DEVNULL

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from waylog.cli import CommandError
-from waylog.config import DataDirectory, Endpoint, parse_endpoint
+from waylog.config import ConfigError, DataDirectory, Endpoint, parse_endpoint
 from waylog.network.free_ports import FreePorts, PortTaken
 from waylog.network.local_accounts import SELF
 from waylog.supervision.broker_processes import BrokerProcesses
@@ -38,6 +38,9 @@ class PlatformPlan:
     places_interval_s: int
     gateway_workers: int
     resolvers: int
+    #: Topologies that run, or `all`; empty if none do.
+    streams: tuple[str, ...]
+    streams_options: tuple[str, ...]
     schema_registry: Endpoint | None
     open: bool
 
@@ -77,6 +80,8 @@ class PlatformPlan:
             ),
             gateway_workers=arguments.gateway_workers,
             resolvers=arguments.resolvers,
+            streams=_names("--streams", arguments.streams),
+            streams_options=tuple(option_words("--streams-options", arguments.streams_options)),
             schema_registry=(
                 arguments.schema_registry
                 and settle(ports, "--schema-registry", arguments.schema_registry)
@@ -92,3 +97,13 @@ def settle(ports: FreePorts, option: str, text: str) -> Endpoint:
         return ports.settle(endpoint)
     except PortTaken as error:
         raise CommandError(describe_taken(option, endpoint, error)) from None
+
+
+def _names(option: str, text: str | None) -> tuple[str, ...]:
+    """Return the names of a list with commas; none if it is not given."""
+    if text is None:
+        return ()
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise ConfigError(f"{option}: names with commas between are expected, or `all`")
+    return names

@@ -26,6 +26,7 @@ _DECIDED_HERE: Final = {
         *("bootstrap_servers", "geo", "action", "from_earliest", "from_offset", "from_date"),
     ),
     "history": ("bootstrap_servers", "out", "once", "places_interval"),
+    "streams": ("bootstrap_servers", "action", "names", "module"),
 }
 
 
@@ -44,13 +45,21 @@ class PlatformProcesses:
         """Raise ConfigError or CommandError for options that a process would refuse later."""
         plan = self._plan
         plain = PlatformProcesses(
-            replace(plan, gateway_options=(), resolver_options=(), history_options=())
+            replace(
+                plan,
+                gateway_options=(),
+                resolver_options=(),
+                history_options=(),
+                streams_options=(),
+            )
         )
         gateway = _checked(self.gateway(1), plain.gateway(1))
         _checked(self.geo(), plain.geo())
         _checked(self.resolver(1), plain.resolver(1))
         if plan.history is not None:
             _checked(self.history_job(plan.history), plain.history_job(plan.history))
+        if plan.streams:
+            _checked(self.streams(), plain.streams())
         if plan.schema_registry:
             _checked(*[self.registry(plan.schema_registry)] * 2)
         if gateway.mqtts and parse_endpoint(gateway.mqtts).port:
@@ -64,6 +73,7 @@ class PlatformProcesses:
             *(self.gateway(number) for number in range(1, plan.gateway_workers + 1)),
             *(self.resolver(number) for number in range(1, plan.resolvers + 1)),
         ]
+        specs += [self.streams()] if plan.streams else []
         return specs + ([self.registry(plan.schema_registry)] if plan.schema_registry else [])
 
     def geo(self) -> ProcessSpec:
@@ -105,6 +115,12 @@ class PlatformProcesses:
         words = ["resolver", "--bootstrap-servers", self._plan.bootstrap_servers]
         words += [*self._geo_index("--geo"), *self._plan.resolver_options]
         return ProcessSpec(f"resolver-{number}", waylog_command(*words))
+
+    def streams(self) -> ProcessSpec:
+        """Return the process of all topologies."""
+        words = ["streams", "run", *self._plan.streams]
+        words += ["--bootstrap-servers", self._plan.bootstrap_servers, *self._plan.streams_options]
+        return ProcessSpec("streams", waylog_command(*words))
 
     def registry(self, listener: Endpoint) -> ProcessSpec:
         """Return the schema registry."""

@@ -21,6 +21,7 @@ _EXAMPLES: Final = """examples:
   waylog up --data /srv/waylog --http 0.0.0.0:8080 --mqtt 0.0.0.0:1883
   waylog up --brokers 3                      three brokers: one may die, nothing is lost
   waylog up --bootstrap-servers kafka1:9092  on an Apache Kafka cluster
+  waylog up --streams geofences,speed        with events of geofences and of speeding
   waylog up --no-history --open              for a load test: no Spark, every user accepted
 """
 
@@ -59,6 +60,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--bootstrap-servers", metavar="LIST", help="use this Kafka cluster, start no broker")
     add("--gateway-workers", type=int, default=1, metavar="N", help="gateway processes (default 1)")
     add("--resolvers", type=int, default=1, metavar="N", help="resolver processes (default 1)")
+    add(
+        "--streams",
+        metavar="NAMES",
+        help="topologies of `waylog streams list` with commas between, or `all`, in one process "
+        "more (default: none)",
+    )
+    add(
+        "--streams-options",
+        default="",
+        metavar="WORDS",
+        help="more of `waylog streams run`: --streams-options='--property speed.limit_kmh=100'",
+    )
     add("--schema-registry", metavar="H:P", help="a schema registry, too (default: none)")
     add("--geo", type=Path, metavar="INDEX", help="geocoding index (default: the embedded world)")
     add(
@@ -153,6 +166,8 @@ def _check_contradictions(arguments: argparse.Namespace) -> None:
         ):
             if given:
                 raise ConfigError(f"{option} is for the history job; --no-history starts none")
+    if arguments.streams_options and arguments.streams is None:
+        raise ConfigError("--streams-options is for topologies; name some with --streams")
 
 
 def say_what_has_no_effect(arguments: argparse.Namespace) -> None:

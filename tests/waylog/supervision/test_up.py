@@ -53,6 +53,45 @@ def test_other_options_of_the_gateway_are_passed_on_as_words(tmp_path: Path) -> 
         gateway_words(tmp_path, "--gateway-options='")
 
 
+def test_topologies_are_one_process_with_what_else_it_is_told(tmp_path: Path) -> None:
+    data = DataDirectory(tmp_path)
+    assert "streams" not in [
+        each.name
+        for each in PlatformProcesses(
+            PlatformPlan.of(options(), data, FreePorts())
+        ).beside_brokers()
+    ]
+    more = "--streams-options=--property speed.limit_kmh=100"
+    plan = PlatformPlan.of(options("--streams", "speed, trips", more), data, FreePorts())
+    [spec] = [each for each in PlatformProcesses(plan).beside_brokers() if each.name == "streams"]
+    words = list(spec.argv)
+    begin = words.index("streams")
+    assert words[begin : begin + 4] == ["streams", "run", "speed", "trips"]
+    assert words[words.index("--bootstrap-servers") + 1] == plan.bootstrap_servers
+    assert words[-2:] == ["--property", "speed.limit_kmh=100"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--streams", "tripps"), "there is no topology tripps"),
+        (("--streams", "speed,"), "--streams: names with commas between are expected"),
+        (("--streams", "speed", "--streams-options=trips"), "unrecognized arguments: trips"),
+        (("--streams", "speed", "--streams-options=--module x.py"), "--module x.py: there is no"),
+        (("--streams", "speed", "--streams-options=--property x=1"), "has no such property"),
+        (("--streams-options=--property x=1",), "--streams-options is for topologies"),
+    ],
+)
+def test_topologies_with_a_mistake_are_refused_before_anything_starts(
+    tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    data = DataDirectory(tmp_path / "data")
+    given = options("--no-history", *words)
+    with ReservedPorts() as ports, pytest.raises(ConfigError, match=message):
+        check_start(given, data)
+        PlatformProcesses(PlatformPlan.of(given, data, ports)).check(ports)
+
+
 @pytest.mark.parametrize(
     ("words", "accounts"),
     [
