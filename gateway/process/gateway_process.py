@@ -19,6 +19,7 @@ from gateway.fixes.siphash import KEY_BYTES
 from gateway.fixes.submit import Submitter
 from gateway.friends.friend_events import FriendEventFilter
 from gateway.friends.friend_filter import FRIEND_FILTER_SECRET, FriendFilter
+from gateway.friends.friendship_topic import FriendshipTopic
 from gateway.http.listener import HttpServer, start_http
 from gateway.http.requests.device_endpoints import DeviceEndpoints
 from gateway.http.requests.services import Services
@@ -259,6 +260,14 @@ class _Gateway:
         stack.push_async_callback(self.receipts.close)
         once = MachineLock(settings.users.with_name(f"{settings.users.name}.notices"))
         stack.callback(once.close)
+        self.friendship_topic = FriendshipTopic(
+            settings.bootstrap_servers,
+            settings.client_id,
+            store.rights,
+            self.producer,
+            once,
+        )
+        self.permissions.subscribe(self.friendship_topic.rights_changed)
         self.notices = Notices(self.places, self.location_view, once)
         self.notices.tell(self.pusher.arrived)
         self.notices.tell_once(self._record_arrival)
@@ -310,6 +319,7 @@ class _Gateway:
         self._register_gauges()
         if not self._settings.open_mode:
             self._beside(self.permissions.watch(), "looking for changed rights")
+            self._beside(self.friendship_topic.run(), "writing friendships")
         self._beside(self.places.watch(), "looking for new places")
         self._beside(self.viewers.tell_withheld(), "telling friends what was withheld")
         await self._start_mqtt()

@@ -16,9 +16,9 @@ from typing import Final
 import numpy as np
 import shapely
 
-from consumers.streams.geofences.definition import EVERYBODY, Geofence, InvalidGeofence
+from consumers.streams.geofences.definition import Geofence, InvalidGeofence
 from consumers.streams.geofences.shape import Shape, shape_of
-from waylog.messages import Fix
+from waylog.messages import EVERYBODY, Fix
 
 #: Degrees between the strips of two owners. A double still tells millimetres in a million strips.
 _STRIP: Final = 540.0

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumers.streams.meetings.cells import Grid
-from consumers.streams.meetings.friendships import Friends, Friendship, decode_friendship
+from consumers.streams.meetings.friendships import Friends
 from consumers.streams.meetings.topology import Meetings
 from consumers.streams.properties import Properties
 from tests.consumers.streams.chain import Chain
@@ -23,6 +23,7 @@ from tests.consumers.streams.tracks import geolife
 from tests.consumers.streams.trips.truth import Spot, metres
 from tests.odd_records import MALFORMED_VALUES
 from waylog.config import ConfigError
+from waylog.friendships import Friendship, decode_friendship
 from waylog.messages import Fix
 
 #: Degrees of latitude that are a metre.
