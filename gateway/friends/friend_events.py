@@ -193,6 +193,8 @@ class FriendEventFilter:
         members = _decoded(payload)
         lat, lon, seconds = members.get("lat"), members.get("lon"), members.get("tst")
         owner = device.partition("/")[0]
+        if members.get("private"):
+            return None  # the way into a fence of the user's own, and out of it
         if members.get("_type") != "transition" or not (is_number(lat) and is_number(lon)):
             return None
         if not is_number(seconds) or self.filter.at_home(owner, float(lat), float(lon)) is not None:

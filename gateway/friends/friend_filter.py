@@ -350,8 +350,9 @@ def _only(names: Sequence[str], row: Mapping[str, Any]) -> dict[str, Any]:
 def is_number(value: object) -> TypeGuard[int | float]:
     """Tell whether a member of JSON is a number that can be computed with."""
     # No whole number is too large for a comparison, and nothing that is no number is less.
-    is_numeric = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_numeric and -_LARGEST < value < _LARGEST
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return -_LARGEST < value < _LARGEST
 
 
 def _area(value: object) -> Area | None:

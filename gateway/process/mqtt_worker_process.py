@@ -89,7 +89,7 @@ async def _start(
     )
     stack.push_async_callback(producer.close)
     pusher = Pusher()
-    relay = RelayClient(relay_path, pusher.address_changed, pusher.arrived)
+    relay = RelayClient(relay_path, pusher.address_changed, pusher.arrived, pusher.noticed)
     running = spawn(relay.run(), "the way to the other workers", endless=True)
     stack.callback(running.cancel)
     await relay.connected.wait()

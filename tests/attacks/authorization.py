@@ -148,6 +148,14 @@ HTTP: Final = (
     ),
     Rows(
         Row(
+            "Of which events of the device the asker is told, as the asker has chosen",
+            _SEES | {"token": REFUSED, "admin": REFUSED},
+            b'{"kinds":["enter"]}',
+        ),
+        tuple((method, "/v1/devices/{device}/notices") for method in ("GET", "PUT", "DELETE")),
+    ),
+    Rows(
+        Row(
             "Make a token for another device",
             verdicts(YES, nobodies=UNKNOWN, session=UNKNOWN, token=REFUSED),
             b'{"device_name":"new"}',
@@ -201,6 +209,7 @@ MQTT: Final = {
     ("subscribe", "owntracks/owner/phone/cmd"): _OWN_TOPIC,
     ("subscribe", "owntracks/owner/phone/waypoint"): _OWN_TOPIC,
     ("subscribe", "owntracks/owner/tablet/cmd"): _OWN_TOPIC | {"token": NO},
+    ("subscribe", "devices/owner/phone/notice"): _OWN_TOPIC,
     ("subscribe", "plant/1/temperature"): _ADMIN_TOPIC,
     ("publish", "owntracks/owner/phone"): _OWN_TOPIC,
     ("publish", "owntracks/owner/phone/cmd"): _OWN_TOPIC,

@@ -48,7 +48,12 @@ def event(kind: str, device: str = "ada/phone", **attributes: Any) -> Event:
 
 
 def fence(at: tuple[float, float] = AWAY, **changes: Any) -> Event:
-    members = {"transition": "enter", "fence": "office", "owner": "*", "since": NOW - 77_123}
+    members: dict[str, Any] = {
+        "transition": "enter",
+        "fence": "office",
+        "owner": "*",
+        "since": NOW - 77_123,
+    }
     members |= {"lat": at[0] + 1e-9, "lon": at[1], "fix_id": "0123456789ab0123456789ab"}
     return event("geofence", **members | changes)
 
@@ -147,7 +152,7 @@ def test_a_device_that_says_to_be_everywhere_finds_no_home(tell: FriendFilter) -
     [
         meeting([]),
         meeting([1, 2, 3]),
-        meeting([1, 2, 3, "4"]),
+        meeting([1, 2, 3, "4"]),  # type: ignore[list-item]
         meeting([1, 2, 3, math.nan]),
         meeting("1234"),  # type: ignore[arg-type]
         meeting(around(AWAY), None),

@@ -82,7 +82,7 @@ async def relayed(
     def take(device: str, value: bytes) -> None:
         received.append((device, value))
 
-    client = RelayClient(path, take, take)
+    client = RelayClient(path, take, take, take)
     running = asyncio.create_task(client.run())
     await client.connected.wait()
     try:
