@@ -41,9 +41,6 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from consumers.streams import registry
-from consumers.streams.processor import application_id
-from consumers.streams.properties import Properties
 from load_tests.benches.connect_bench import broker_process
 from load_tests.benches.filling import fill
 from load_tests.processor_time import read_process
@@ -246,14 +243,7 @@ def _groups(arguments: argparse.Namespace) -> list[str]:
     """Return the groups that read topic `location`."""
     if arguments.java is not None:
         return [f"java-{arguments.topology}"]
-    if arguments.topology == WORD_COUNT:
-        return [f"streams-{WORD_COUNT}"]
-    return [
-        application_id(processor)
-        for name in arguments.topology.split(",")
-        for processor in registry.find(name)(Properties()).processors()
-        if processor.topic == LOCATION
-    ]
+    return [f"streams-{name}" for name in arguments.topology.split(",")]
 
 
 @contextmanager
