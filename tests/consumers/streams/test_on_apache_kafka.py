@@ -41,7 +41,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 TOPOLOGIES: Final[dict[str, tuple[dict[str, str], tuple[str, ...]]]] = {
     "geofences": ({}, (EVENT,)),
     "heat-map": ({"devices_min": "1", "update_s": "1"}, (HEAT_MAP,)),
-    "meetings": ({"idle_s": "100000", "least_s": "120"}, (EVENT,)),
+    # Half of the fixes are a backlog, in which positions come hours late.
+    "meetings": ({"idle_s": "100000", "least_s": "120", "wait_s": "100000"}, (EVENT,)),
     "silence": ({"idle_s": "100000", "unlearned_s": "1800"}, (EVENT,)),
     "speed": ({"limit_kmh": "36"}, (EVENT,)),
     "trips": ({}, (TRIP, TRIP_DAY)),
