@@ -237,7 +237,7 @@ def _run_distributed(settings: DistributedSettings, variables: Variables) -> int
             settings,
             variables,
             worker_id=str(worker_id),
-            url=f"http://{worker_id}/",
+            url=f"{settings.worker.advertised.scheme}://{worker_id}/",
             cluster_id=cluster,
         )
 
@@ -317,7 +317,7 @@ def _bind(settings: WorkerSettings) -> list[Listener]:
     from waylog.network.bound_listeners import bind
 
     try:
-        return [bind(each) for each in settings.listeners]
+        return [bind(each.endpoint) for each in settings.listeners]
     except OSError as error:
         raise CommandError(error.strerror or str(error)) from None
 
@@ -376,7 +376,7 @@ async def _serve(
         stopping.set()
 
     end_on_failure(loop, end, callbacks_of=("consumers.", "waylog."))
-    endpoint = listeners[0].endpoint
+    endpoint = listeners[settings.advertised_listener].endpoint
     worker_id = Endpoint(
         settings.advertised_host or endpoint.host or "127.0.0.1",
         settings.advertised_port or endpoint.port,
@@ -428,5 +428,8 @@ def _ready(worker: StandaloneWorker | DistributedWorker, worker_id: Endpoint) ->
     worker.is_ready = True
     tune_garbage_collector()
     settings = worker.settings
-    logger.info("connect worker ready http://%s kafka=%s", worker_id, settings.bootstrap_servers)
+    logger.info(
+        "connect worker ready %s://%s kafka=%s",
+        *(settings.advertised.scheme, worker_id, settings.bootstrap_servers),
+    )
     notify_ready()

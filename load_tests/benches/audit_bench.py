@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from load_tests.benches.connect_bench import broker_process
+from load_tests.benches.connect.files_bench import broker_process
 from load_tests.benches.filling import fill
 from waylog.kafka.clients import ensure_topics
 from waylog.messages import Fix, encode

@@ -23,10 +23,12 @@ import msgspec
 
 from load_tests.benches import broker_bench
 from load_tests.benches.broker_processes import default_jars
+from load_tests.benches.connect.targets import postgres_programs
 from load_tests.benches.filling import produce
 from load_tests.own_platform import OwnPlatform, environment
 from load_tests.processor_time import Sampler, parts_below
 from load_tests.verify import Log
+from waylog.extras import is_installed
 from waylog.kafka.clients import producer_config
 from waylog.kafka.topics import LOCATION
 from waylog.messages import Fix, encode, fix_id
@@ -50,10 +52,13 @@ def main(argv: list[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    names = ["broker", "cluster", "log", "geo", *(shape[0] for shape in _SHAPES)]
+    names = ["broker", "cluster", "log", "geo", "connect", *(shape[0] for shape in _SHAPES)]
     parser.add_argument("--only", choices=names, action="append", help="may be repeated")
     parser.add_argument(
-        "--records", type=int, default=300_000, help="for the log, the resolver and the history"
+        "--records",
+        type=int,
+        default=300_000,
+        help="for the log, the resolver, the history and connectors",
     )
     parser.add_argument(
         "--geo", metavar="INDEX", help="for the geocoder's rows (default: the embedded world)"
@@ -86,8 +91,43 @@ def _runs(records: int, geo: str | None) -> dict[str, Callable[[], list[dict[str
         "cluster": lambda: _broker(records, 3),
         "log": lambda: _log(records),
         "geo": lambda: _geo(geo),
+        "connect": lambda: _connect(records),
         **{shape[0]: end_to_end(shape) for shape in _SHAPES},
     }
+
+
+def _connect(records: int) -> list[dict[str, Any]]:
+    """Measure connectors, each in a worker of its own; see docs/connect.md."""
+    rows: list[dict[str, Any]] = []
+    benches = (
+        ("files_bench", "--records", str(records)),
+        ("sinks_bench", "--kind", "postgresql", "--records", str(records)),
+        ("sinks_bench", "--kind", "http", "--records", str(max(records // 5, 1))),
+    )
+    for name, *words in benches:
+        if "postgresql" in words and not (postgres_programs() and is_installed("postgresql")):
+            continue
+        process = subprocess.run(
+            [sys.executable, "-m", f"load_tests.benches.connect.{name}", *words],
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if process.returncode != 0:
+            raise SystemExit(f"connect: {process.stderr.strip()}")
+        for line in process.stdout.splitlines():
+            found = msgspec.json.decode(line)
+            rows.append(
+                {
+                    "name": f"connect, {found['kind']} ({found['worker_mb']} MB)",
+                    "part": "connect",
+                    "rate": found["records_per_s"],
+                    "passed": True,
+                    "cpu_us_per_fix": {"worker": found["us_cpu_per_record"]},
+                }
+            )
+    return rows
 
 
 def _broker(records: int, brokers: int) -> list[dict[str, Any]]:

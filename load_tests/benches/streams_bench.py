@@ -41,7 +41,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from load_tests.benches.connect_bench import broker_process
+from load_tests.benches.connect.files_bench import broker_process
 from load_tests.benches.filling import fill
 from load_tests.processor_time import read_process
 from waylog.kafka.clients import consumer_config, ensure_topics, producer_config

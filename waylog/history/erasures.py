@@ -11,8 +11,8 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import Annotated, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, Final
 
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -52,6 +52,8 @@ class Erasures:
 
     def __init__(self) -> None:
         self._before: dict[str, int] = {}
+        #: How often something new has come.
+        self.changes = 0
 
     def __len__(self) -> int:
         return len(self._before)
@@ -75,6 +77,7 @@ class Erasures:
         if erasure.before <= self._before.get(erasure.device, -1):
             return False
         self._before[erasure.device] = erasure.before
+        self.changes += 1
         return True
 
     def covers(self, device: str, *times_ms: int) -> bool:
@@ -95,8 +98,12 @@ class ErasureLog:
     """
 
     def __init__(
-        self, bootstrap_servers: str, on_erasure: Callable[[Erasure], object] | None = None
+        self,
+        bootstrap_servers: str,
+        on_erasure: Callable[[Erasure], object] | None = None,
+        properties: Mapping[str, Any] | None = None,
     ) -> None:
+        """`properties` are librdkafka's, for a log that wants others than all clients have."""
         self.erasures = Erasures()
         self._on_erasure = on_erasure
         self._untold: deque[Erasure] = deque()
@@ -115,6 +122,7 @@ class ErasureLog:
                 fetch_wait_max_ms=500,
                 queued_max_messages_kbytes=1024,
             )
+            | dict(properties or {})
         )
         self._consumer.assign([TopicPartition(ERASURE, 0, 0)])
         self._thread = start_thread(self._follow, "erasures", may_end=self._stopping.is_set)

@@ -241,7 +241,8 @@ class TopicLog:
         try:
             answers = self._admin.list_offsets(
                 dict.fromkeys(partitions, latest),
-                isolation_level=IsolationLevel.READ_COMMITTED,
+                # What was committed may be beyond a transaction that is still open.
+                isolation_level=IsolationLevel.READ_UNCOMMITTED,
                 request_timeout=_REQUEST_S,
             )
             return {

@@ -21,6 +21,9 @@ TRIP = "trip"
 TRIP_DAY = "trip-day"
 HEAT_MAP = "heat-map"
 FRIENDSHIP = "friendship"
+FORWARDING = "forwarding"
+FORWARDING_PROGRESS = "forwarding-progress"
+FORWARDING_DEAD_LETTER = "forwarding-dead-letter"
 
 _DAY_MS = 24 * 60 * 60 * 1000
 
@@ -143,3 +146,20 @@ HEAT_MAP_TOPIC = Topic(
 #: Who may see whose devices, key = user LF friend (consumers.streams.meetings); created where it is
 #: used.
 FRIENDSHIP_TOPIC = Topic(FRIENDSHIP, 1, {"cleanup.policy": "compact", **SOON_COMPACTED})
+
+#: What users have sent on to servers of their own, key = user LF id; how far each of them is, key =
+#: user LF id LF partition; fixes that servers will never take, key = device (waylog.forwarding).
+#: Created where they are used.
+FORWARDING_TOPICS = (
+    Topic(FORWARDING, 1, {"cleanup.policy": "compact", **SOON_COMPACTED}),
+    Topic(
+        FORWARDING_PROGRESS,
+        1,
+        {
+            "cleanup.policy": "compact",
+            "segment.bytes": str(16 * 1024 * 1024),
+            **SOON_COMPACTED,
+        },
+    ),
+    Topic(FORWARDING_DEAD_LETTER, 1, kept_for(7)),
+)

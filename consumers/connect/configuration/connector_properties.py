@@ -28,6 +28,7 @@ from consumers.connect.configuration.validators import (
     unique_aliases,
     valid_regex,
 )
+from consumers.connect.configuration.version_range import valid_range
 from consumers.connect.java.regular_expression import JavaRegexError, compile_java
 
 NAME: Final = "name"
@@ -38,6 +39,9 @@ VALUE_CONVERTER: Final = "value.converter"
 HEADER_CONVERTER: Final = "header.converter"
 TRANSFORMS: Final = "transforms"
 PREDICATES: Final = "predicates"
+CONNECTOR_VERSION: Final = "connector.plugin.version"
+#: Behind the name of a property whose value is a class.
+_VERSION: Final = ".plugin.version"
 CONFIG_ACTION_RELOAD: Final = "config.action.reload"
 ERRORS_RETRY_TIMEOUT: Final = "errors.retry.timeout"
 ERRORS_RETRY_DELAY_MAX_MS: Final = "errors.retry.delay.max.ms"
@@ -63,6 +67,29 @@ TOPIC_CREATION_GROUP: Final = "Topic Creation"
 EXACTLY_ONCE_GROUP: Final = "Exactly Once Support"
 OFFSETS_TOPIC_GROUP: Final = "offsets.topic"
 
+
+def _version_key(
+    name: str,
+    what: str,
+    display_name: str,
+    order: int,
+    importance: Importance = Importance.LOW,
+    width: Width = Width.SHORT,
+) -> ConfigKey:
+    return ConfigKey(
+        name=name,
+        type=ConfigType.STRING,
+        default=None,
+        validator=valid_range,
+        importance=importance,
+        documentation=f"The versions of the {what} that are taken, such as [1.0,2.0).",
+        group=COMMON_GROUP,
+        order=order,
+        width=width,
+        display_name=display_name,
+    )
+
+
 _COMMON: Final = (
     ConfigKey(
         name=NAME,
@@ -85,6 +112,10 @@ _COMMON: Final = (
         width=Width.LONG,
         display_name="Connector class",
     ),
+    _version_key(
+        *(CONNECTOR_VERSION, "connector", "Connector version", 3),
+        *(Importance.MEDIUM, Width.MEDIUM),
+    ),
     ConfigKey(
         name=TASKS_MAX,
         type=ConfigType.INT,
@@ -93,7 +124,7 @@ _COMMON: Final = (
         importance=Importance.HIGH,
         documentation="The connector has at most this many tasks.",
         group=COMMON_GROUP,
-        order=3,
+        order=4,
         width=Width.SHORT,
         display_name="Tasks max",
     ),
@@ -104,7 +135,7 @@ _COMMON: Final = (
         importance=Importance.LOW,
         documentation="Deprecated. Whether a connector that makes too many tasks fails.",
         group=COMMON_GROUP,
-        order=4,
+        order=5,
         width=Width.SHORT,
         display_name="Enforce tasks max",
     ),
@@ -116,10 +147,11 @@ _COMMON: Final = (
         documentation="The converter between the bytes of keys and their values; the worker's if "
         "it is not set.",
         group=COMMON_GROUP,
-        order=5,
+        order=6,
         width=Width.SHORT,
         display_name="Key converter class",
     ),
+    _version_key(KEY_CONVERTER + _VERSION, "converter of keys", "Key converter version", 7),
     ConfigKey(
         name=VALUE_CONVERTER,
         type=ConfigType.CLASS,
@@ -128,10 +160,11 @@ _COMMON: Final = (
         documentation="The converter between the bytes of records and their values; the worker's "
         "if it is not set.",
         group=COMMON_GROUP,
-        order=6,
+        order=8,
         width=Width.SHORT,
         display_name="Value converter class",
     ),
+    _version_key(VALUE_CONVERTER + _VERSION, "converter of values", "Value converter version", 9),
     ConfigKey(
         name=HEADER_CONVERTER,
         type=ConfigType.CLASS,
@@ -140,9 +173,12 @@ _COMMON: Final = (
         documentation="The converter between the bytes of headers and their values; the worker's "
         "if it is not set.",
         group=COMMON_GROUP,
-        order=7,
+        order=10,
         width=Width.SHORT,
         display_name="Header converter class",
+    ),
+    _version_key(
+        HEADER_CONVERTER + _VERSION, "converter of headers", "Header converter version", 11
     ),
     ConfigKey(
         name=TRANSFORMS,
@@ -152,7 +188,7 @@ _COMMON: Final = (
         importance=Importance.LOW,
         documentation="Names of the transforms that each record goes through, in their order.",
         group=TRANSFORMS_GROUP,
-        order=8,
+        order=12,
         width=Width.LONG,
         display_name="Transforms",
     ),
@@ -164,7 +200,7 @@ _COMMON: Final = (
         importance=Importance.LOW,
         documentation="Names of the predicates that transforms refer to.",
         group=PREDICATES_GROUP,
-        order=9,
+        order=13,
         width=Width.LONG,
         display_name="Predicates",
     ),
@@ -177,7 +213,7 @@ _COMMON: Final = (
         documentation="What happens when the value of a variable of the configuration has "
         "changed: the connector restarts, or nothing.",
         group=COMMON_GROUP,
-        order=10,
+        order=14,
         width=Width.MEDIUM,
         display_name="Reload Action",
     ),

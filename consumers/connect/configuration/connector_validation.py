@@ -11,9 +11,11 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from consumers.connect.configuration.connector_properties import (
+    CONNECTOR_VERSION,
     EXACTLY_ONCE_SUPPORT,
     SINK_CONFIG,
     SOURCE_CONFIG,
+    TRANSACTION_BOUNDARY,
     validate_topics,
 )
 from consumers.connect.configuration.definitions import (
@@ -23,11 +25,14 @@ from consumers.connect.configuration.definitions import (
     ConfigValue,
     value_text,
 )
+from consumers.connect.configuration.exceptions import ConfigException
 from consumers.connect.configuration.password import HIDDEN
 from consumers.connect.configuration.plugin_properties import (
     CONVERTER_KINDS,
+    PLUGIN_VERSION,
     plugin_keys,
     validate_plugins,
+    validate_versions,
     with_known_converters,
     with_prefix,
 )
@@ -39,6 +44,7 @@ from consumers.connect.configuration.plugins import (
 )
 from consumers.connect.configuration.topic_creation import topic_creation_keys
 from consumers.connect.configuration.variables import NO_VARIABLES, Resolved, Variables
+from consumers.connect.configuration.version_range import check_version
 
 
 class KeyInfo(msgspec.Struct, kw_only=True):
@@ -51,10 +57,10 @@ class KeyInfo(msgspec.Struct, kw_only=True):
     importance: str
     documentation: str
     group: str | None
+    order_in_group: int
     width: str
     display_name: str
     dependents: list[str]
-    order: int
 
 
 class ValueInfo(msgspec.Struct, kw_only=True):
@@ -105,7 +111,7 @@ def key_info(key: ConfigKey) -> KeyInfo:
         width=key.width.value,
         display_name=key.display_name or key.name,
         dependents=list(key.dependents),
-        order=key.order,
+        order_in_group=key.order,
     )
 
 
@@ -116,9 +122,11 @@ def validate_connector(
     variables: Variables = NO_VARIABLES,
     *,
     exactly_once_enabled: bool = False,
+    converters: Mapping[str, str] | None = None,
 ) -> ConfigInfos:
     """Return the answer for a configuration as it was sent, with variables not replaced.
 
+    `converters` are the worker's, for connectors that name none, by `key.converter` and so on.
     Variables are replaced to find errors; neither values nor messages of the answer show what they
     stand for. Raises ConfigException if a provider fails.
     """
@@ -129,12 +137,16 @@ def validate_connector(
     if connector.type is ConnectorType.SOURCE:
         own = [*own, *topic_creation_keys(present)]
     config = with_known_converters(base, plugins).with_keys(own)
+    config = config.with_defaults(_defaults(connector, plugins, converters or {}))
     found = config.validate(present)
     validate_plugins(present, plugins, found)
+    validate_versions(present, plugins, found)
+    _check_connector_version(present, connector, found)
     if connector.type is ConnectorType.SINK:
         validate_topics(present, found)
     else:
         _check_exactly_once(present, connector, found, exactly_once_enabled)
+        _check_boundary(present, connector, found)
     # The connector's own definition comes first where both have a property.
     validate = connector.validate or connector.config.validate
     found |= validate(present)
@@ -151,6 +163,19 @@ def validate_connector(
             found[each.name] = each
     groups = dict.fromkeys([*config.groups, *connector.config.groups])
     return _answer(connector.name, keys, found.values(), list(groups), properties, resolved)
+
+
+def _defaults(
+    connector: ConnectorPlugin, plugins: Plugins, converters: Mapping[str, str]
+) -> dict[str, str]:
+    """Return defaults that depend on the connector and on its worker."""
+    defaults = {CONNECTOR_VERSION: connector.version}
+    for name, kind in CONVERTER_KINDS.items():
+        plugin = plugins.find(kind, converters.get(name, "").strip())
+        if plugin is not None:
+            defaults[name] = plugin.name
+            defaults[f"{name}.{PLUGIN_VERSION}"] = plugins.version
+    return defaults
 
 
 def _converters(
@@ -188,6 +213,33 @@ def _check_exactly_once(
         error = (
             "The connector does not implement the API required for preflight validation of "
             'exactly-once source support; set this to "requested" if it is known to support it.'
+        )
+        value.errors = [*value.errors, error]
+
+
+def _check_connector_version(
+    properties: Mapping[str, str], connector: ConnectorPlugin, found: dict[str, ConfigValue]
+) -> None:
+    value = found[CONNECTOR_VERSION]
+    wanted = properties.get(CONNECTOR_VERSION)
+    try:
+        check_version(CONNECTOR_VERSION, wanted, connector.name, connector.version)
+    except ConfigException as error:
+        value.errors = [*value.errors, str(error)]
+
+
+def _check_boundary(
+    properties: Mapping[str, str], connector: ConnectorPlugin, found: dict[str, ConfigValue]
+) -> None:
+    value = found[TRANSACTION_BOUNDARY]
+    if value.errors or str(value.value).lower() != "connector":
+        return
+    ask = connector.defines_boundaries
+    if ask is None or not ask(properties):
+        error = (
+            "The connector does not support connector-defined transaction boundaries with the "
+            "given configuration. Please reconfigure it to use a different transaction boundary "
+            "definition."
         )
         value.errors = [*value.errors, error]
 

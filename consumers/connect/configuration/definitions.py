@@ -148,6 +148,13 @@ class ConfigDef:
         """Return a definition with more properties; raises ConfigException."""
         return ConfigDef([*self.keys.values(), *keys])
 
+    def with_defaults(self, defaults: Mapping[str, Any]) -> ConfigDef:
+        """Return a definition with other defaults for some properties."""
+        return ConfigDef(
+            msgspec.structs.replace(key, default=defaults[name]) if name in defaults else key
+            for name, key in self.keys.items()
+        )
+
     def embedded(self, prefix: str, group: str, first_order: int) -> list[ConfigKey]:
         """Return the properties as they are named behind a prefix, in a group of their own."""
         embedded: list[ConfigKey] = []

@@ -36,10 +36,12 @@ from consumers.connect.configuration.exceptions import (
 )
 from consumers.connect.configuration.plugins import PluginKind, Plugins
 from consumers.connect.configuration.validators import Validator
+from consumers.connect.configuration.version_range import check_version, valid_range
 
 TYPE: Final = "type"
 PREDICATE: Final = "predicate"
 NEGATE: Final = "negate"
+PLUGIN_VERSION: Final = "plugin.version"
 #: Every transform has these besides its own.
 _IMPLICIT: Final = (
     ConfigKey(
@@ -144,6 +146,20 @@ def plugin_keys(properties: Mapping[str, Any], plugins: Plugins) -> list[ConfigK
                     recommender=_Classes(plugins, kind),
                 )
             )
+            keys.append(
+                ConfigKey(
+                    name=prefix + PLUGIN_VERSION,
+                    type=ConfigType.STRING,
+                    default=None,
+                    validator=valid_range,
+                    importance=Importance.MEDIUM,
+                    documentation=f"The versions of {kind.value.lower()} '{alias}' that are taken.",
+                    group=group,
+                    order=1,
+                    width=Width.LONG,
+                    display_name=f"{kind.value} version for {alias}",
+                )
+            )
             named = properties.get(prefix + TYPE)
             plugin = plugins.find(kind, named.strip()) if isinstance(named, str) else None
             if plugin is None:
@@ -153,7 +169,7 @@ def plugin_keys(properties: Mapping[str, Any], plugins: Plugins) -> list[ConfigK
                 implicit = {key.name for key in _IMPLICIT}
                 rest = (key for key in own.keys.values() if key.name not in implicit)
                 own = ConfigDef([*_IMPLICIT, *rest])
-            for key in own.embedded(prefix, group, 1):
+            for key in own.embedded(prefix, group, 2):
                 if kind is PluginKind.TRANSFORMATION and key.name == prefix + PREDICATE:
                     keys.append(_with_validator(key, _named_predicate(properties)))
                 else:
@@ -187,6 +203,28 @@ def with_prefix(properties: Mapping[str, Any], prefix: str) -> dict[str, Any]:
         for name, value in properties.items()
         if name.startswith(prefix)
     }
+
+
+def validate_versions(
+    properties: Mapping[str, str], plugins: Plugins, found: Mapping[str, ConfigValue]
+) -> None:
+    """Add to `found` which converters, transforms and predicates have no version that is taken."""
+    named = [(name, f"{name}.{PLUGIN_VERSION}", kind) for name, kind in CONVERTER_KINDS.items()]
+    for kind, listing in (
+        (PluginKind.TRANSFORMATION, TRANSFORMS),
+        (PluginKind.PREDICATE, PREDICATES),
+    ):
+        for alias in aliases_of_list(listing, properties):
+            prefix = f"{listing}.{alias}."
+            named.append((prefix + TYPE, prefix + PLUGIN_VERSION, kind))
+    for name, wanted, kind in named:
+        plugin = plugins.find(kind, properties.get(name, "").strip())
+        if plugin is None:
+            continue
+        try:
+            check_version(wanted, properties.get(wanted), plugin.name, plugins.version)
+        except ConfigException as error:
+            found[wanted].errors = [*found[wanted].errors, str(error)]
 
 
 def validate_plugins(

@@ -43,14 +43,21 @@ class Plugins(Protocol):
     def names(self, kind: PluginKind) -> list[str]:
         """Return the full names of all classes of a kind."""
 
+    @property
+    def version(self) -> str:
+        """The version of all of them."""
+
 
 class PluginTable:
     """Classes by name; a class has its full name and the aliases that Kafka Connect allows."""
 
-    __slots__ = ("_by_name", "_names")
+    __slots__ = ("_by_name", "_names", "version")
 
-    def __init__(self, plugins: Mapping[PluginKind, Mapping[str, Plugin]]) -> None:
-        """`plugins` are by kind and by any of their names."""
+    def __init__(
+        self, plugins: Mapping[PluginKind, Mapping[str, Plugin]], version: str = "unknown"
+    ) -> None:
+        """`plugins` are by kind and by any of their names; all have the same version."""
+        self.version: Final = version
         self._by_name: Final = {kind: dict(by_name) for kind, by_name in plugins.items()}
         self._names: Final = {
             kind: list(dict.fromkeys(plugin.name for plugin in by_name.values()))
@@ -84,6 +91,8 @@ class ConnectorPlugin(NamedTuple):
     #: `config.validate`; it gets the values with their variables replaced.
     validate: Callable[[Mapping[str, str]], Mapping[str, ConfigValue]] | None = None
     exactly_once_support: Callable[[Mapping[str, str]], ExactlyOnceSupport] | None = None
+    defines_boundaries: Callable[[Mapping[str, str]], bool] | None = None
+    version: str = "unknown"
 
 
 def aliases_of(full_name: str, kind: PluginKind) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -16,10 +17,16 @@ from consumers.connect.configuration.definitions import (
 )
 from consumers.connect.configuration.exceptions import ConfigException, invalid_value
 from consumers.connect.configuration.plugin_properties import with_prefix
-from consumers.connect.configuration.validators import at_least, between, non_empty, optional
+from consumers.connect.configuration.validators import (
+    at_least,
+    between,
+    non_empty,
+    one_of_ignoring_case,
+    optional,
+)
 from consumers.connect.configuration.variables import Variables
 from consumers.connect.group.membership import GroupTiming
-from consumers.connect.group.protocol import COMPATIBLE, SESSIONED
+from consumers.connect.group.protocol import COMPATIBLE, EAGER, SESSIONED
 from consumers.connect.group.session_keys import ALGORITHMS
 from consumers.connect.tasks.client_properties import ClientProperties
 from consumers.connect.topics.internal_topics import InternalTopic
@@ -42,7 +49,16 @@ _PURPOSES: Final = {
     "status": "connector and task statuses",
 }
 _MINUTE_MS: Final = 60_000
+_PROTOCOLS: Final = {"eager": EAGER, COMPATIBLE: COMPATIBLE, SESSIONED: SESSIONED}
 _ALGORITHM: Final = "HmacSHA256"
+
+
+class ExactlyOnce(enum.Enum):
+    """What a worker does about exactly-once sources (KIP-618)."""
+
+    DISABLED = "disabled"
+    PREPARING = "preparing"  # as a leader it writes in transactions already
+    ENABLED = "enabled"
 
 
 def _count(name: str, value: Any) -> None:
@@ -51,18 +67,8 @@ def _count(name: str, value: Any) -> None:
 
 
 def _protocol(name: str, value: Any) -> None:
-    text = str(value).lower()
-    if text == "eager":
-        raise invalid_value(
-            name, value, "eager, of workers before Kafka 2.3, is not spoken here; compatible is"
-        )
-    if text not in (SESSIONED, COMPATIBLE):
+    if str(value).lower() not in _PROTOCOLS:
         raise invalid_value(name, value, "Invalid Connect protocol compatibility")
-
-
-def _exactly_once(name: str, value: Any) -> None:
-    if str(value).lower() != "disabled":
-        raise invalid_value(name, value, "exactly-once sources are not there yet: disabled is")
 
 
 def _algorithm(name: str, value: Any) -> None:
@@ -173,16 +179,18 @@ DISTRIBUTED_CONFIG: Final = ConfigDef(
         worker_key(
             "connect.protocol",
             ConfigType.STRING,
-            "How workers talk: sessioned, or compatible, which does not sign requests.",
+            "How workers talk: sessioned; compatible, which does not sign requests; or eager, of "
+            "workers before Kafka 2.3.",
             SESSIONED,
             _protocol,
         ),
         worker_key(
             "exactly.once.source.support",
             ConfigType.STRING,
-            "disabled.",
+            "Whether sources write each record once: disabled; enabled, after all workers of the "
+            "group have been preparing.",
             "disabled",
-            _exactly_once,
+            one_of_ignoring_case(*(each.value for each in ExactlyOnce)),
             Importance.HIGH,
         ),
         worker_key(
@@ -230,7 +238,7 @@ class DistributedSettings(msgspec.Struct, frozen=True, kw_only=True):
     worker: WorkerSettings
     group_id: str
     timing: GroupTiming
-    protocol: str  # connect.protocol
+    protocol: str  # connect.protocol, by its name in the group
     max_delay_ms: int
     sync_timeout_s: float
     unsync_backoff_s: float
@@ -242,6 +250,14 @@ class DistributedSettings(msgspec.Struct, frozen=True, kw_only=True):
     key_ttl_ms: int
     signature_algorithm: str
     verification_algorithms: tuple[str, ...]
+    exactly_once: ExactlyOnce
+
+    @property
+    def leader_transactional_id(self) -> str | None:
+        """The transactional id of whoever leads; None: leaders write without transactions."""
+        if self.exactly_once is ExactlyOnce.DISABLED:
+            return None
+        return f"connect-cluster-{self.group_id}"
 
     @property
     def topics(self) -> tuple[InternalTopic, ...]:
@@ -282,7 +298,7 @@ def distributed_settings(
         worker=settings_of(parsed, resolved, Path()),
         group_id=parsed["group.id"],
         timing=timing,
-        protocol=parsed["connect.protocol"].lower(),
+        protocol=_PROTOCOLS[parsed["connect.protocol"].lower()],
         max_delay_ms=parsed["scheduled.rebalance.max.delay.ms"],
         sync_timeout_s=parsed["worker.sync.timeout.ms"] / 1000,
         unsync_backoff_s=parsed["worker.unsync.backoff.ms"] / 1000,
@@ -294,6 +310,7 @@ def distributed_settings(
         key_ttl_ms=parsed["inter.worker.key.ttl.ms"],
         signature_algorithm=signature,
         verification_algorithms=allowed,
+        exactly_once=ExactlyOnce(parsed["exactly.once.source.support"].lower()),
     )
 
 

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
 from consumers.connect.configuration.variables import Variables
@@ -19,9 +19,12 @@ from consumers.connect.data.exceptions import ConnectException
 from consumers.connect.distributed.cluster_view import ClusterView
 from consumers.connect.distributed.distributed_settings import (
     DistributedSettings,
+    ExactlyOnce,
     group_security,
 )
 from consumers.connect.distributed.leader_client import LeaderClient
+from consumers.connect.distributed.shared_log import shared_log
+from consumers.connect.distributed.source_fencing import SourceFencing
 from consumers.connect.group.assignor import Assignor
 from consumers.connect.group.member import Member
 from consumers.connect.group.membership import Membership
@@ -31,6 +34,7 @@ from consumers.connect.group.work import Work
 from consumers.connect.herder.distributed_herder import DistributedHerder
 from consumers.connect.herder.effects import (
     Effect,
+    FenceTasks,
     Operation,
     PublishTasks,
     Refresh,
@@ -38,6 +42,7 @@ from consumers.connect.herder.effects import (
 )
 from consumers.connect.herder.refusals import WrongWorker
 from consumers.connect.herder.restart_plan import RestartRequest
+from consumers.connect.observability.measures import Durations, Measure
 from consumers.connect.storage.config_records import (
     logger_record,
     restart_record,
@@ -54,7 +59,6 @@ from consumers.connect.storage.config_topic import (
 )
 from consumers.connect.storage.configurations import PutTasks
 from consumers.connect.storage.states import TaskId
-from consumers.connect.tasks.client_properties import ClientProperties
 from consumers.connect.topics.config_store import ConfigStore
 from consumers.connect.topics.offset_store import OffsetTopicStore
 from consumers.connect.topics.status_store import StatusTopicStore
@@ -65,9 +69,7 @@ from consumers.connect.worker.operations import REQUEST_S, OperationDriver, Time
 from consumers.connect.worker.plugin_table import WorkerPlugins
 from consumers.connect.worker.worker import CONNECTOR_STOP_S, Worker
 from consumers.connect.worker.worker_settings import WorkerSettings
-from waylog.kafka.clients import client_config, consumer_config
 from waylog.kafka.group_coordinator import GroupCoordinator
-from waylog.kafka.topic_log import TopicLog
 from waylog.process.background import spawn
 
 logger = logging.getLogger(__name__)
@@ -79,6 +81,7 @@ _PUBLISH_AGAIN_MAX_S: Final = 60.0
 #: How often a worker that cannot read the configurations joins again before it gives its work up.
 _UNSYNC_TRIES: Final = 5
 _FLUSH_S: Final = 3.0
+_REBALANCES: Final = "connect-worker-rebalance-metrics"
 #: Seconds until all join again when some have read more configurations than others.
 _MISMATCH_S: Final = 0.1
 #: Changes after which work may move.
@@ -120,6 +123,14 @@ class DistributedWorker:
             worker_id,
             self.plugins.type_of_configuration,
             ClusterView(self._member, lambda: self._rebalance_expected),
+            self.plugins.version_of_configuration,
+            is_exactly_once=settings.exactly_once is ExactlyOnce.ENABLED,
+        )
+        self._leader: Final = LeaderClient(
+            settings.signature_algorithm, self.settings.rest_security.client
+        )
+        self._sources: Final = SourceFencing(
+            settings, self._member, self._config, self._leader, self._may_write
         )
         listener = HerderListener(
             lambda: self.herder,
@@ -128,11 +139,16 @@ class DistributedWorker:
             tracks_topics=self.settings.tracks_topics,
         )
         self.worker: Final = Worker(
-            self.settings, variables, self.plugins, self._config, self._offsets, listener
+            self.settings,
+            variables,
+            self.plugins,
+            self._config,
+            self._offsets,
+            listener,
+            self._sources.exactly_once,
         )
         self._driver: Final = OperationDriver(self._carry_out)
-        self._leader: Final = LeaderClient(settings.signature_algorithm)
-        self._log: Final = self._make_log()
+        self._log: Final = shared_log(settings, self._config, self._statuses, self._offsets)
         self._membership: Membership | None = None
         self._main: asyncio.Task[None] | None = None
         #: What was begun here and not ended.
@@ -144,43 +160,8 @@ class DistributedWorker:
         #: When work is divided again, on the loop's clock; None: it is not known yet.
         self._rebalance_at: float | None = None
         self._unsync_tries = 0
+        self._rebalances: Final = Durations()
         self._publish_tries: Final[dict[str, int]] = {}
-
-    def _make_log(self) -> TopicLog:
-        settings = self.settings
-        clients = ClientProperties(settings.bootstrap_servers, settings.properties, {})
-        security = clients.security()
-        servers, group = settings.bootstrap_servers, self._all.group_id
-        consumer = consumer_config(
-            servers,
-            f"{group}-topics",
-            group,
-            enable_partition_eof=True,
-            queued_max_messages_kbytes=2 * 1024,
-        )
-        # Repetitions do no harm here: the newest record of a key counts.
-        producer = client_config(
-            servers,
-            f"{group}-topics",
-            acks="all",
-            linger_ms=2,
-            compression_type="none",
-            max_in_flight_requests_per_connection=1,
-            delivery_timeout_ms=0,
-            partitioner="murmur2_random",
-        )
-        log = TopicLog(
-            {each.topic: each.handle for each in (self._config, self._statuses, self._offsets)},
-            consumer=consumer | security,
-            producer=producer | security,
-            admin=client_config(servers, f"{group}-topics") | security,
-            name="connect-topics",
-            error=ConnectException,
-        )
-        self._config.use(log)
-        self._statuses.use(log)
-        self._offsets.use(log)
-        return log
 
     # ---- life ----
 
@@ -272,6 +253,16 @@ class DistributedWorker:
         record = logger_record(logger, level)
         await self._config.write_records([[record]], "Error writing logger level to Kafka")
 
+    def measures(self) -> Iterator[Measure]:
+        """See ConnectWorker."""
+        yield from self.worker.measures()
+        yield from self.herder.measures()
+        yield Measure(_REBALANCES, "epoch", self._member.generation)
+        yield Measure(_REBALANCES, "leader", self._member.is_leader)
+        yield Measure(_REBALANCES, "rebalancing", not self._settled.is_set())
+        yield Measure(_REBALANCES, "completed-rebalances-total", self._rebalances.count)
+        yield from self._rebalances.measures(_REBALANCES, "rebalance")
+
     def check_internal(self, headers: Any, body: bytes) -> None:
         """Raise Refused unless another worker has sent a request."""
         if self._member.protocol == SESSIONED:
@@ -308,7 +299,15 @@ class DistributedWorker:
 
     async def _take_place(self, membership: Membership) -> None:
         """Join the group, and begin and end what was assigned; it may have to join once more."""
+        began = self._loop.time()
+        if self._member.is_eager:
+            # Whoever gets it next may begin it as soon as all have joined.
+            await self._end(self._running)
+            self._member.cut_off()
+        led = self._member.is_leader
         assignment = await membership.join()
+        if self._member.is_leader and not led:
+            await self._claim()
         self.herder.generation = self._member.generation
         delay_ms = assignment.delay_ms
         self._rebalance_at = self._loop.time() + delay_ms / 1000 if delay_ms > 0 else None
@@ -322,8 +321,15 @@ class DistributedWorker:
         # The leader has known of all of them.
         await self._follow_notices()
         self._begin_missing()
-        if not assignment.revoked.is_empty:
+        self._rebalances.add(self._loop.time() - began)
+        if not assignment.revoked.is_empty and not self._member.is_eager:
             membership.rejoin()
+
+    async def _claim(self) -> None:
+        try:
+            await self._config.claim()
+        except ConnectException as error:
+            logger.warning("the right to write configurations is not taken yet: %s", error)
 
     async def _is_current(self, membership: Membership, assignment: Assignment) -> bool:
         """Tell whether an assignment is about the configurations that are there now."""
@@ -476,6 +482,8 @@ class DistributedWorker:
                 return await self._config.write_records(
                     [[record]], "Error writing restart request to Kafka"
                 )
+            case FenceTasks():
+                return await self._sources.fence(effect.connector)
             case Refresh():
                 if not await self.refresh():
                     raise ConnectException("Failed to read to end of config topic")

@@ -47,7 +47,25 @@ def add_lines(path: Path, form: TrackFormat, device: str, lines: Iterable[TrackL
         found.setdefault(each.id, each)
     if len(found) == before:
         return
-    texts = [each.text for each in sorted(found.values())]
+    _write(path, form, device, found.values())
+
+
+def remove_lines(path: Path, form: TrackFormat, device: str, until: str) -> None:
+    """Remove positions up to a time (`TrackLine.time`), and a file of which nothing is left.
+
+    The caller has locked its folder. Raises as `add_lines`.
+    """
+    found = read_lines(path, form, device)
+    kept = [each for each in found if each.time > until]
+    if not kept:
+        path.unlink(missing_ok=True)
+        sync_folder(path.parent)
+    elif len(kept) < len(found):
+        _write(path, form, device, kept)
+
+
+def _write(path: Path, form: TrackFormat, device: str, lines: Iterable[TrackLine]) -> None:
+    texts = [each.text for each in sorted(lines)]
     body = f"{form.separator}\n".join(texts)
     whole = f"{form.head(device)}\n{body}\n{form.tail()}"
     temporary = path.with_name(f".{path.name}.new")

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Final
 
 from consumers.connect.data.exceptions import ConnectException, DataException
-from consumers.connect.data.positions import WholePosition, position_reader
+from consumers.connect.data.positions import WholePosition, iso_time, position_reader
 from consumers.connect.data.records import SinkRecord
 from consumers.connect.formats.geojson import GeoJson
 from consumers.connect.formats.gpx import Gpx
-from consumers.connect.formats.track_file import add_lines, locked
+from consumers.connect.formats.track_file import add_lines, locked, remove_lines
 from consumers.connect.formats.track_format import TrackFormat, TrackLine
 from consumers.connect.formats.track_paths import TrackPaths
 from consumers.connect.plugins.sink_task import SinkTask, TopicPartition
@@ -78,6 +78,30 @@ class TrackFileSinkTask(SinkTask):
             except OSError as error:
                 raise ConnectException(f"{path}: {error.strerror or error}") from error
 
+    def erase(self, erasures: Mapping[str, int]) -> None:
+        """Remove the positions of erased devices up to their times; raises ConnectException."""
+        for device, before_ms in erasures.items():
+            try:
+                folder = self._paths.folder(device)
+            except DataException:
+                continue  # it has never had a file
+            until = _time_text(before_ms)
+            for each in [each for each in self._lines if each[0] == device]:
+                lines = self._lines.pop(each)
+                kept = [line for line in lines if line.time > until]
+                self._waiting -= len(lines) - len(kept)
+                if kept:
+                    self._lines[each] = kept
+            if not folder.exists():
+                continue
+            try:
+                with locked(folder):
+                    for path in self._paths.files(device):
+                        remove_lines(path, self._format, device, until)
+            except OSError as error:
+                raise ConnectException(f"{folder}: {error.strerror or error}") from error
+            logger.info("a device was erased: its positions were removed from its files")
+
     def stop(self) -> None:
         """Forget what was not flushed: its records come again."""
         self._lines.clear()
@@ -101,3 +125,11 @@ class TrackFileSinkTask(SinkTask):
         except OSError as error:
             raise ConnectException(f"{folder}: {error.strerror or error}") from error
         logger.info("the files of a device were removed, since it was erased")
+
+
+def _time_text(time_ms: int) -> str:
+    """Return a time as lines have it; one that no line can have is before or after all of them."""
+    try:
+        return iso_time(time_ms)
+    except DataException:
+        return "" if time_ms < 0 else "~"

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import Final
 
 from consumers.connect.group.assignor import Assignor
 from consumers.connect.group.protocol import (
     CONFIG_MISMATCH,
+    EAGER,
     NO_ERROR,
     VERSIONS,
     Assignment,
@@ -31,7 +33,9 @@ class Member:
     """One worker's part in the group."""
 
     def __init__(self, url: str, best_protocol: str, assignor: Assignor) -> None:
-        """`url` is that of the worker's REST interface, `best_protocol` its `connect.protocol`."""
+        """`url` is that of the worker's REST interface, `best_protocol` the group's name of
+        its `connect.protocol`.
+        """
         self.url: Final = url
         self._best_protocol: Final = best_protocol
         self._assignor: Final = assignor
@@ -58,6 +62,11 @@ class Member:
     def leader_url(self) -> str | None:
         """The URL of the leader, None if it is not known."""
         return self.assignment.leader_url or None if self.assignment is not None else None
+
+    @property
+    def is_eager(self) -> bool:
+        """Tell whether all workers stop their work before they join."""
+        return self.protocol == EAGER
 
     def owner_of(self, work: Work) -> str | None:
         """Return the URL of the worker that has a connector or a task; known by the leader."""
@@ -110,6 +119,8 @@ class Member:
         )
         if further is not None:
             return {member: encode_assignment(blank, version) for member in members}
+        if self.is_eager:
+            return self._lead_eagerly(known, members, configured, blank)
         plan = self._assignor.assign(
             configured,
             {member: each.work for member, each in known.items()},
@@ -131,6 +142,28 @@ class Member:
         self._owners = owners
         return assigned
 
+    def _lead_eagerly(
+        self,
+        known: Mapping[str, Metadata],
+        members: Mapping[str, bytes],
+        configured: Work,
+        blank: Assignment,
+    ) -> dict[str, bytes]:
+        """Assign all work anew, in turn: first connectors, then tasks."""
+        shares: dict[str, list[Work]] = {member: [] for member in sorted(known)}
+        parts = [Work.of((each,)) for each in sorted(configured.connectors)]
+        parts += [Work.of((), (each,)) for each in sorted(configured.tasks)]
+        for member, part in zip(cycle(shares), parts, strict=False):
+            shares[member].append(part)
+        works = {member: Work.union(share) for member, share in shares.items()}
+        self._owners = {known[member].url: work for member, work in works.items()}
+        return {
+            member: encode_assignment(
+                blank._replace(work=works.get(member, Work())), VERSIONS[self.protocol]
+            )
+            for member in members
+        }
+
     @staticmethod
     def further(members: Mapping[str, bytes], offset: int) -> int | None:
         """Return up to which offset some member has read, if that is beyond `offset`; else None."""
@@ -145,6 +178,9 @@ class Member:
         Raises MalformedBytes.
         """
         new = decode_assignment(data)
+        if self.is_eager:
+            # It is all of the work, and what goes on from a former protocol ends.
+            new = new._replace(revoked=self.work.minus(new.work), delay_ms=0)
         kept = self.work.minus(new.revoked)
         self.assignment = new._replace(work=kept.plus(new.work), revoked=Work(), delay_ms=0)
         self._completed_generation = self.generation

@@ -3,7 +3,9 @@
 A worker joins with its URL, the offset up to which it has read the configurations, and the work
 that it has. The leader answers with what each worker is to start and to stop. Version 1 is that of
 sub-protocol `compatible`, version 2 that of `sessioned`, where requests between workers are signed;
-the bytes are the same. Version 0, `eager`, is not spoken here. Numbers are big-endian.
+the bytes are the same. Version 0, `eager`, is that of workers before Kafka 2.3: all stop their work
+before they join, so that nobody says what it has, and the leader assigns all anew. Numbers are
+big-endian.
 """
 
 from __future__ import annotations
@@ -17,9 +19,11 @@ from consumers.connect.storage.states import TaskId
 
 #: The type of the group.
 PROTOCOL_TYPE: Final = "connect"
+#: Its name in the group; in `connect.protocol` it is `eager`.
+EAGER: Final = "default"
 COMPATIBLE: Final = "compatible"
 SESSIONED: Final = "sessioned"
-VERSIONS: Final = {COMPATIBLE: 1, SESSIONED: 2}
+VERSIONS: Final = {EAGER: 0, COMPATIBLE: 1, SESSIONED: 2}
 
 NO_ERROR: Final = 0
 #: The leader has not read all configurations that some worker knows: all join again.
@@ -71,6 +75,8 @@ class Metadata(NamedTuple):
 
 def encode_metadata(metadata: Metadata, version: int) -> bytes:
     """Return the bytes with which a worker joins."""
+    if version == VERSIONS[EAGER]:
+        return _INT16.pack(version) + _text(metadata.url) + _INT64.pack(metadata.offset)
     allocation = metadata.assignment and encode_assignment(metadata.assignment, version)
     return b"".join(
         (
@@ -102,8 +108,11 @@ def encode_assignment(assignment: Assignment, version: int) -> bytes:
             _text(assignment.leader_url),
             _INT64.pack(assignment.offset),
             _work(assignment.work),
-            _work(assignment.revoked),
-            _INT32.pack(assignment.delay_ms),
+            *(
+                ()
+                if version == VERSIONS[EAGER]
+                else (_work(assignment.revoked), _INT32.pack(assignment.delay_ms))
+            ),
         )
     )
 
@@ -125,7 +134,7 @@ def decode_assignment(data: bytes) -> Assignment:
 
 def protocols(metadata: Metadata, best: str) -> Sequence[tuple[str, bytes]]:
     """Return the sub-protocols that a worker offers with `connect.protocol`, the best one first."""
-    names = (SESSIONED, COMPATIBLE) if best == SESSIONED else (COMPATIBLE,)
+    names = [name for name in (SESSIONED, COMPATIBLE, EAGER) if VERSIONS[name] <= VERSIONS[best]]
     return [(name, encode_metadata(metadata, VERSIONS[name])) for name in names]
 
 
@@ -176,8 +185,8 @@ class _Reader:
 
     def version(self) -> None:
         version = self.number(_INT16)
-        if version < 1:
-            raise MalformedBytes(f"a worker speaks version {version}, which is not spoken here")
+        if version < 0:
+            raise MalformedBytes(f"a worker speaks version {version}, which does not exist")
 
     def work(self) -> Work:
         connectors: set[str] = set()

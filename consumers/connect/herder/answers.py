@@ -44,11 +44,12 @@ class ConnectorState(msgspec.Struct, frozen=True, omit_defaults=True):
     state: str
     worker_id: str
     trace: str = ""
+    version: str | None = None
 
     @staticmethod
     def of(status: Status) -> ConnectorState:
         """Return a status as answers have it."""
-        return ConnectorState(status.state.value, status.worker_id, status.trace)
+        return ConnectorState(status.state.value, status.worker_id, status.trace, status.version)
 
 
 class TaskState(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -58,11 +59,14 @@ class TaskState(msgspec.Struct, frozen=True, omit_defaults=True):
     state: str
     worker_id: str
     trace: str = ""
+    version: str | None = None
 
     @staticmethod
     def of(task: TaskId, status: Status) -> TaskState:
         """Return a status as answers have it."""
-        return TaskState(task.task, status.state.value, status.worker_id, status.trace)
+        return TaskState(
+            task.task, status.state.value, status.worker_id, status.trace, status.version
+        )
 
 
 class ConnectorStateInfo(msgspec.Struct, frozen=True):

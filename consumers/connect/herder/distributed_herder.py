@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from consumers.connect.data.exceptions import ConnectException
+from consumers.connect.errors.dead_letters import trace_of
 from consumers.connect.herder.answers import (
     ConnectorInfo,
     ConnectorOffset,
@@ -23,6 +24,8 @@ from consumers.connect.herder.answers import (
 )
 from consumers.connect.herder.effects import (
     DivideWork,
+    FenceProducers,
+    FenceTasks,
     MoveConnector,
     MoveTasks,
     Operation,
@@ -47,6 +50,7 @@ from consumers.connect.storage.configurations import (
     ConfigurationStore,
     Properties,
     PutConnector,
+    PutFencing,
     PutTarget,
     PutTasks,
     RemoveConnector,
@@ -96,10 +100,14 @@ class DistributedHerder(Herder):
         worker_id: str,
         type_of: Callable[[Properties], str],
         cluster: Cluster,
+        version_of: Callable[[Properties], str | None] = lambda _properties: None,
+        *,
+        is_exactly_once: bool = False,
     ) -> None:
-        """See Herder."""
-        super().__init__(configurations, statuses, worker_id, type_of)
+        """See Herder; `is_exactly_once` says that sources write each record once."""
+        super().__init__(configurations, statuses, worker_id, type_of, version_of)
         self._cluster: Final = cluster
+        self._is_exactly_once: Final = is_exactly_once
         #: In which generation this worker was to end connectors and tasks.
         self._ended_in: Final[dict[str | TaskId, int]] = {}
 
@@ -228,13 +236,21 @@ class DistributedHerder(Herder):
         yield Write(PutTasks(connector, tasks))
 
     def fence(self, connector: str) -> Operation[None]:
-        """Refuse to fence the tasks of an exactly-once source of another kind of worker."""
+        """Fence the former tasks of an exactly-once source; raises Refused, ConnectException."""
         self._lead("Only the leader may perform zombie fencing.")
         self._require(connector)
         if self._type_of(self.config.properties(connector)) != "source":
             raise BadRequest(f"Connector {connector} is not a source connector")
+        if not self._is_exactly_once:
+            raise ConnectException("This worker does not have exactly-once source support enabled")
         yield Refresh()
-        raise ConnectException("The leader of these workers has no exactly-once sources")
+        if not self.config.is_fencing_due(connector):
+            return
+        former, tasks = self.config.fenced_tasks(connector), len(self.config.tasks(connector))
+        # A single task fences the former single one when it begins.
+        if former is not None and not former == tasks == 1:
+            yield FenceProducers(connector, self.config.properties(connector), former)
+        yield Write(PutFencing(connector, tasks))
 
     # ---- what is assigned ----
 
@@ -251,7 +267,22 @@ class DistributedHerder(Herder):
             if self._cluster.runs_task(task) and self.config.task_properties(task) is not None:
                 self._ended_in.pop(task, None)
                 yield StopTasks([task])
+                try:
+                    yield from self._fence_former(task.connector)
+                except ConnectException as error:
+                    logger.error("task %s cannot start: %s", task, error)
+                    self.task_is(task, State.FAILED, trace_of(error))
+                    continue
                 yield self._start_task(task)
+
+    def _fence_former(self, connector: str) -> Operation[None]:
+        """Have former tasks of an exactly-once source fenced; raises ConnectException."""
+        properties = self.config.properties(connector)
+        if self._is_exactly_once and self._type_of(properties) == "source":
+            if self._cluster.is_leader:
+                yield from self.fence(connector)
+            else:
+                yield FenceTasks(connector)
 
     def end(
         self,

@@ -123,6 +123,20 @@ class RequestRestart(msgspec.Struct, frozen=True):
     include_tasks: bool
 
 
+class FenceTasks(msgspec.Struct, frozen=True):
+    """Have the leader of the workers fence the former tasks of an exactly-once source."""
+
+    connector: str
+
+
+class FenceProducers(msgspec.Struct, frozen=True):
+    """Make sure that some tasks of a connector commit nothing more."""
+
+    connector: str
+    properties: Properties
+    tasks: int  # those with numbers below it
+
+
 class Refresh(msgspec.Struct, frozen=True):
     """Read what other workers have configured."""
 
@@ -142,6 +156,8 @@ Effect = (
     | AlterSinkOffsets
     | PublishTasks
     | RequestRestart
+    | FenceTasks
+    | FenceProducers
     | Refresh
 )
 T = TypeVar("T")

@@ -8,7 +8,8 @@ operations about the same connector must not run at the same time.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from consumers.connect.configuration.connector_validation import ConfigInfos
@@ -49,6 +50,7 @@ from consumers.connect.herder.offset_requests import (
 from consumers.connect.herder.refusals import AlreadyExists, BadRequest, NotFound
 from consumers.connect.herder.restart_plan import RestartPlan, RestartRequest, restart_plan
 from consumers.connect.herder.task_configs import with_variables
+from consumers.connect.observability.measures import Measure
 from consumers.connect.storage.configurations import (
     ClusterConfig,
     ConfigurationStore,
@@ -64,6 +66,8 @@ from consumers.connect.storage.statuses import StatusStore
 
 logger = logging.getLogger(__name__)
 
+_METRICS: Final = "connect-worker-metrics"
+_COUNTED: Final = (State.RUNNING, State.PAUSED, State.FAILED, State.UNASSIGNED, State.RESTARTING)
 SOURCE: Final = "source"
 SINK: Final = "sink"
 
@@ -77,12 +81,17 @@ class Herder:
         statuses: StatusStore,
         worker_id: str,
         type_of: Callable[[Properties], str],
+        version_of: Callable[[Properties], str | None] = lambda _properties: None,
     ) -> None:
-        """`type_of` returns the type of a configuration's connector: source, sink or unknown."""
+        """`type_of` returns the type of a configuration's connector: source, sink or unknown.
+
+        `version_of` returns the version of its class, None if that is not known.
+        """
         self._configurations: Final = configurations
         self._statuses: Final = statuses
         self._worker_id: Final = worker_id
         self._type_of: Final = type_of
+        self._version_of: Final = version_of
         #: That of the workers' group; a worker on its own has none.
         self.generation = 0
 
@@ -133,6 +142,22 @@ class Herder:
     def reset_topics(self, connector: str) -> None:
         """Forget the topics that a connector has used."""
         self._statuses.remove_topics(connector)
+
+    def measures(self) -> Iterator[Measure]:
+        """Yield the states of connectors and of their tasks, as this worker knows them."""
+        for connector in self.connectors():
+            labels = {"connector": connector}
+            status = self._statuses.connector(connector)
+            if status is not None:
+                yield _state("connector-metrics", labels, status)
+            counts = Counter(each.state for _, each in self._statuses.tasks(connector))
+            yield Measure(_METRICS, "connector-total-task-count", counts.total(), labels)
+            for state in _COUNTED:
+                name = f"connector-{state.value.lower()}-task-count"
+                yield Measure(_METRICS, name, counts[state], labels)
+            for task, each in self._statuses.tasks(connector):
+                more = {**labels, "task": str(task.task)}
+                yield _state("connector-task-metrics", more, each)
 
     def check_known(self, connector: str) -> None:
         """Raise NotFound for a connector that is to pause or to resume, and does not exist."""
@@ -319,7 +344,11 @@ class Herder:
 
     def _status(self, of: str | TaskId, state: State, trace: str) -> Status:
         """Return the status of a connector or a task that has a state here."""
-        return Status(state, self._worker_id, trace, self.generation)
+        connector = of.connector if isinstance(of, TaskId) else of
+        version = None
+        if connector in self.config:
+            version = self._version_of(self.config.properties(connector))
+        return Status(state, self._worker_id, trace, self.generation, version)
 
     def _start(self, connector: str) -> Operation[None]:
         yield StartConnector(
@@ -368,6 +397,11 @@ class Herder:
             [TaskState.of(task, each) for task, each in tasks],
             type_,
         )
+
+
+def _state(type_: str, labels: Mapping[str, str], status: Status) -> Measure:
+    """Return a state as a measure: 1, with the state as a label."""
+    return Measure(type_, "status", 1, {**labels, "status": status.state.value.lower()})
 
 
 def _raise_errors(infos: ConfigInfos) -> None:

@@ -75,6 +75,10 @@ class SourceConnector(Connector):
         """Return whether each record can be written exactly once (KIP-618)."""
         return ExactlyOnceSupport.UNKNOWN
 
+    def can_define_transaction_boundaries(self, properties: Mapping[str, str]) -> bool:
+        """Return whether tasks end transactions themselves (`transaction.boundary=connector`)."""
+        return False
+
     def alter_offsets(
         self,
         properties: Mapping[str, str],

@@ -86,6 +86,15 @@ class SinkTask(ABC):
         RetriableException: the same records come again. Any other exception makes the task FAILED.
         """
 
+    def erase(self, erasures: Mapping[str, int]) -> None:
+        """Remove from the other system what it has of erased devices, if that is possible.
+
+        The erasures are times in ms since 1970 by device: what was sent or received until then is
+        erased. Called after `start` with all that are known, and with new ones as they come;
+        records that they cover are not put any more. RetriableException: they come again.
+        """
+        return
+
     def flush(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Store everything that was put; the offsets are those after the last records."""
         return

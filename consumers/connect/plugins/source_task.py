@@ -29,12 +29,29 @@ class RecordMetadata(NamedTuple):
     offset: int
 
 
+class TransactionContext(Protocol):
+    """Ends the transactions of a task with `transaction.boundary=connector` (KIP-618).
+
+    All methods are called in the task's thread.
+    """
+
+    def commit_transaction(self, record: SourceRecord | None = None) -> None:
+        """Commit after a record, or after the batch that `poll` returns next."""
+
+    def abort_transaction(self, record: SourceRecord | None = None) -> None:
+        """Abort instead: the records are void, and do not come again."""
+
+
 class SourceTaskContext(Protocol):
     """What the worker does for a task."""
 
     @property
     def offset_reader(self) -> OffsetReader:
         """The stored offsets."""
+
+    @property
+    def transaction_context(self) -> TransactionContext | None:
+        """Who ends transactions if the task does; None if it does not."""
 
     def configs(self) -> Mapping[str, str]:
         """Return the properties of the task."""

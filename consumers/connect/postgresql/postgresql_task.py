@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from consumers.connect.data.exceptions import ConnectException, RetriableException
 from consumers.connect.data.records import SinkRecord
 from consumers.connect.plugins.sink_task import SinkTask
-from consumers.connect.postgresql.properties import TOPIC, Settings
+from consumers.connect.postgresql.properties import TASK_NUMBER, TOPIC, Settings
 from waylog.extras import install_command, is_installed
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class PostgreSqlSinkTask(SinkTask):
         self._database: Database | None = None
         self._writers: dict[str, TableWriter] = {}
         self._failures = 0
+        self._erasures: dict[str, int] = {}
 
     def start(self, properties: Mapping[str, str]) -> None:
         """Connect, if the database is there; raises ConnectException for a refused login."""
@@ -40,6 +41,8 @@ class PostgreSqlSinkTask(SinkTask):
         from consumers.connect.postgresql.database import Database, Unavailable
 
         self._settings = Settings.of(properties)
+        self._topics = [each.strip() for each in properties.get("topics", "").split(",")]
+        self._name = f"{properties.get('name', 'sink')}-{properties.get(TASK_NUMBER, '0')}"
         name = f"waylog-connect {properties.get('name', 'sink')}"
         self._database = Database(self._settings.parameters, self._settings.password, name)
         try:
@@ -78,6 +81,20 @@ class PostgreSqlSinkTask(SinkTask):
         self._failures = 0
         self.report(refused)
 
+    def erase(self, erasures: Mapping[str, int]) -> None:
+        """Delete the rows of erased devices; raises as `put`."""
+        self._erasures |= erasures
+        if not self._settings.erasure_column:
+            return
+        from consumers.connect.postgresql.database import Unavailable
+
+        try:
+            known = {self._writer(each) for each in self._topics if each}
+            for writer in known | set(self._writers.values()):
+                writer.erase(erasures)
+        except Unavailable as error:
+            raise RetriableException(str(error)) from error
+
     def stop(self) -> None:
         """Close the connection."""
         if self._database is not None:
@@ -110,7 +127,10 @@ class PostgreSqlSinkTask(SinkTask):
                     "most"
                 )
             assert self._database is not None
-            writer = TableWriter(self._settings, self._database, TableName(parts))
+            writer = TableWriter(self._settings, self._database, TableName(parts), self._name)
+            if self._erasures and self._settings.erasure_column:
+                # What was written into it before this task began.
+                writer.erase(self._erasures)
             if len(self._writers) >= _TABLES_MAX:
                 del self._writers[next(iter(self._writers))]
             self._writers[text] = writer

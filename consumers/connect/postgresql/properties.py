@@ -39,11 +39,16 @@ GEOMETRY_FIELD: Final = "geometry.field"
 GEOMETRY_SRID: Final = "geometry.srid"
 LATITUDE_FIELD: Final = "latitude.field"
 LONGITUDE_FIELD: Final = "longitude.field"
+ERASURE_COLUMN: Final = "erasure.column"
+ERASURE_TIME_COLUMNS: Final = "erasure.time.columns"
+#: Of each task's properties: which one it is.
+TASK_NUMBER: Final = "task.number"
 
 TOPIC: Final = "${topic}"
 #: The columns of pk.mode=kafka, if pk.fields does not name others.
 KAFKA_FIELDS: Final = ("__connect_topic", "__connect_partition", "__connect_offset")
 _CONNECTION, _WRITES, _MAPPING, _RETRIES = "Connection", "Writes", "Data Mapping", "Retries"
+_ERASURES: Final = "Erasures"
 
 
 def _valid_url(name: str, value: Any) -> None:
@@ -177,6 +182,20 @@ CONFIG: Final = ConfigDef(
             validator=non_empty,
         ),
         grouped_key(
+            *(ERASURE_COLUMN, ConfigType.STRING, _ERASURES, 1),
+            "The column with the device, as topic erasure names it: rows of a device that is "
+            "erased are deleted. A table without such a column keeps them; empty: all tables do.",
+            importance=Importance.MEDIUM,
+            default="device",
+        ),
+        grouped_key(
+            *(ERASURE_TIME_COLUMNS, ConfigType.LIST, _ERASURES, 2),
+            "Columns with times: rows are deleted in which one of them is not after the erasure. "
+            "Empty: all rows of the device are. A table with none of them keeps its rows.",
+            importance=Importance.LOW,
+            default=["time", "received"],
+        ),
+        grouped_key(
             *(MAX_RETRIES, ConfigType.INT, _RETRIES, 1),
             "How often a batch is tried again while the database is away, before the task fails; "
             "-1: for ever.",
@@ -216,6 +235,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     geometry_srid: int
     latitude_field: str
     longitude_field: str
+    erasure_column: str  # empty: none
+    erasure_time_columns: tuple[str, ...]  # empty: whatever the time
 
     @staticmethod
     def of(properties: Mapping[str, Any]) -> Settings:
@@ -247,6 +268,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             geometry_srid=parsed[GEOMETRY_SRID],
             latitude_field=parsed[LATITUDE_FIELD],
             longitude_field=parsed[LONGITUDE_FIELD],
+            erasure_column=parsed[ERASURE_COLUMN],
+            erasure_time_columns=tuple(parsed[ERASURE_TIME_COLUMNS]),
         )
 
 

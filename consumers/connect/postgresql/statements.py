@@ -128,6 +128,50 @@ def delete(staging: Identifier, table: Identifier, key: Sequence[str]) -> Compos
     return SQL("DELETE FROM {} AS t USING {} AS s WHERE {}").format(table, staging, same)
 
 
+def delete_erased(
+    table: Identifier, device: str, whole_times: Sequence[str], timestamps: Sequence[str]
+) -> Composed:
+    """Return what deletes rows of erased devices, given arrays of devices and of times in ms.
+
+    Rows are deleted in which one of the columns of times, whole numbers of ms or timestamps, is not
+    after the erasure; without such columns all rows of a device are.
+    """
+    times = [SQL("t.{} <= e.before").format(Identifier(name)) for name in whole_times]
+    times += [
+        SQL("t.{} <= to_timestamp(e.before / 1000.0)").format(Identifier(name))
+        for name in timestamps
+    ]
+    condition = SQL("t.{} = e.device").format(Identifier(device))
+    if times:
+        condition += SQL(" AND ({})").format(SQL(" OR ").join(times))
+    return SQL(
+        "DELETE FROM {} AS t USING unnest(%s::text[], %s::bigint[]) AS e (device, before) WHERE {}"
+    ).format(table, condition)
+
+
+def create_erased(table: Identifier) -> Composed:
+    """Return what creates the table of the erasures that each task has carried out."""
+    return SQL(
+        "CREATE TABLE IF NOT EXISTS {} (table_name text, task text, device text, before bigint,"
+        " PRIMARY KEY (table_name, task, device))"
+    ).format(table)
+
+
+def select_erased(table: Identifier) -> Composed:
+    """Return what reads the erasures of a table's name and a task."""
+    return SQL("SELECT device, before FROM {} WHERE table_name = %s AND task = %s").format(table)
+
+
+def insert_erased(table: Identifier) -> Composed:
+    """Return what notes erasures, given a table's name, a task, and arrays as for the deletion."""
+    return SQL(
+        "INSERT INTO {} (table_name, task, device, before)"
+        " SELECT %s, %s, e.device, e.before"
+        " FROM unnest(%s::text[], %s::bigint[]) AS e (device, before)"
+        " ON CONFLICT (table_name, task, device) DO UPDATE SET before = EXCLUDED.before"
+    ).format(table)
+
+
 def drop_staging(staging: Identifier) -> Composed:
     """Return what removes a table of this session."""
     return SQL("DROP TABLE IF EXISTS {}").format(staging)

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 _NAMES_SHOWN: Final = 10
 #: Of two tasks that create the same table at once.
-_CREATED_MEANWHILE: Final = ("42P07", "42701", "23505", "42710")
+CREATED_MEANWHILE: Final = ("42P07", "42701", "23505", "42710")
 
 
 class Column(NamedTuple):
@@ -83,7 +83,7 @@ class TableStructure:
             connection.commit()
         except psycopg.Error as error:
             self._database.rollback()
-            if error.sqlstate in _CREATED_MEANWHILE:
+            if error.sqlstate in CREATED_MEANWHILE:
                 return None
             if cause_of(error) is not Cause.RECORD:
                 raise

@@ -7,7 +7,7 @@ is found; the others are stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -20,6 +20,7 @@ from consumers.connect.data.structs import Struct
 from consumers.connect.postgresql import statements
 from consumers.connect.postgresql.bisection import Refused, store_all_but_refused
 from consumers.connect.postgresql.database import Database
+from consumers.connect.postgresql.erased_rows import ErasedRows
 from consumers.connect.postgresql.failures import Cause, cause_of, error_text
 from consumers.connect.postgresql.geometry import WGS84
 from consumers.connect.postgresql.items import Item, Key
@@ -54,13 +55,17 @@ class StructureChanged(Exception):
 class TableWriter:
     """Writes into one table."""
 
-    def __init__(self, settings: Settings, database: Database, table: TableName) -> None:
+    def __init__(
+        self, settings: Settings, database: Database, table: TableName, task: str = ""
+    ) -> None:
+        """`task` names the task, among all that write into the database."""
         self._settings: Final = settings
         self._database: Final = database
         self._table: Final = table
         self._keys: Final = KeyReader(settings)
         self._structure: Final = TableStructure(database, table)
         self._layouts: Final = Layouts(settings, database, self._keys, self._structure)
+        self._erased: Final = ErasedRows(settings, database, self._structure, task)
 
     def write(self, records: Sequence[SinkRecord]) -> list[Refusal]:
         """Store records; return those that the table does not take.
@@ -83,6 +88,14 @@ class TableWriter:
         except psycopg.Error as error:
             self._database.rollback()
             raise self._database.failed(error, self._text()) from None
+
+    def erase(self, erasures: Mapping[str, int]) -> None:
+        """Delete rows of erased devices; the times are in ms. Raises as `write`."""
+        try:
+            self._erased.delete(erasures)
+        except psycopg.Error as error:
+            self._database.rollback()
+            raise self._database.failed(error, f"{self._text()}: erasing") from None
 
     def _write(self, records: Sequence[SinkRecord]) -> list[Refusal]:
         refused: list[Refusal] = []

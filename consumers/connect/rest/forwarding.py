@@ -7,7 +7,8 @@ the task. The parameter `forward` counts them, as in Kafka.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+import ssl
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 import aiohttp
@@ -26,11 +27,21 @@ _SENT: Final = (hdrs.AUTHORIZATION, hdrs.CONTENT_TYPE)
 _ANSWERED: Final = (hdrs.CONTENT_TYPE, hdrs.LOCATION)
 
 
-async def session(application: web.Application) -> AsyncIterator[None]:
-    """Give an application what it forwards with (`cleanup_ctx`)."""
-    async with aiohttp.ClientSession(timeout=_TIMEOUT) as opened:
-        application[_SESSION] = opened
-        yield
+def session(
+    tls: ssl.SSLContext | None,
+) -> Callable[[web.Application], AsyncIterator[None]]:
+    """Return what gives an application the session that it forwards with (`cleanup_ctx`).
+
+    `tls` is for workers that are reached over HTTPS; None: as this machine does.
+    """
+
+    async def give(application: web.Application) -> AsyncIterator[None]:
+        connector = aiohttp.TCPConnector(ssl=True if tls is None else tls)
+        async with aiohttp.ClientSession(timeout=_TIMEOUT, connector=connector) as opened:
+            application[_SESSION] = opened
+            yield
+
+    return give
 
 
 @web.middleware

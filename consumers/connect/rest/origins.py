@@ -1,6 +1,6 @@
 """Who may ask: not pages of other sites, which a browser on this machine may have open.
 
-There is no login, as in Kafka: whoever can reach the address may do everything. A page could send
+Without passwords, as in Kafka, whoever can reach the address may do everything. A page could send
 requests, or have its own name resolve to this machine. So Host has to be this machine, and Origin
 this interface or `access.control.allow.origin`. Programs send no Origin.
 """

@@ -11,6 +11,7 @@ from consumers.connect.distributed.distributed_worker import DistributedWorker
 from consumers.connect.rest import connectors, internal, worker_paths
 from consumers.connect.rest.bodies import BODY_BYTES_MAX, errors
 from consumers.connect.rest.forwarding import forward, session
+from consumers.connect.rest.logins import Logins
 from consumers.connect.rest.origins import Origins
 from consumers.connect.worker.connect_worker import ConnectWorker
 from waylog.network.bound_listeners import Listener
@@ -26,15 +27,19 @@ def make_application(worker: ConnectWorker, listening: str) -> web.Application:
     more = [settings.advertised_host] if settings.advertised_host else []
     hosts = ServedHosts(listening, more)
     origins = Origins(hosts, settings.allowed_origin, settings.allowed_methods)
+    middlewares = [errors, origins.check]
+    security = settings.rest_security
+    if security.credentials is not None:
+        middlewares.append(Logins(security.credentials).check)
     application = web.Application(
-        middlewares=[errors, origins.check, forward], client_max_size=BODY_BYTES_MAX
+        middlewares=[*middlewares, forward], client_max_size=BODY_BYTES_MAX
     )
     end_connections_after_chunks(application)
     application[connectors.WORKER] = worker
     routes = [*connectors.routes(), *worker_paths.routes()]
     if isinstance(worker, DistributedWorker):
         application[internal.WORKER] = worker
-        application.cleanup_ctx.append(session)
+        application.cleanup_ctx.append(session(security.client))
         routes += internal.routes()
     for route in routes:
         # Kafka's server takes a slash at the end of any path.
@@ -52,13 +57,15 @@ class RestServer:
 
     async def start(self, worker: ConnectWorker, listeners: Sequence[Listener]) -> None:
         """Serve."""
-        for listener in listeners:
+        settings = worker.settings
+        for configured, listener in zip(settings.listeners, listeners, strict=True):
+            context = settings.rest_security.server if configured.is_tls else None
             application = make_application(worker, listener.endpoint.host)
             runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_S)
             self._runners.append(runner)
             await runner.setup()
             for each in listener.sockets:
-                await web.SockSite(runner, each).start()
+                await web.SockSite(runner, each, ssl_context=context).start()
 
     async def close(self) -> None:
         """Serve no more."""

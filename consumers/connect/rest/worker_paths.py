@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from consumers.connect.configuration.connector_properties import CONNECTOR_CLASS
 from consumers.connect.herder.refusals import BadRequest, NotFound
 from consumers.connect.herder.requests import texts
+from consumers.connect.observability.exposition import Exposition
 from consumers.connect.rest.bodies import answer, empty, flag, json_body
 from consumers.connect.rest.connectors import WORKER
 from consumers.connect.worker.log_levels import is_level
@@ -22,6 +23,7 @@ def routes() -> list[web.RouteDef]:
     return [
         web.get("/", _root),
         web.get("/health", _health),
+        web.get("/metrics", _metrics),
         web.get("/connector-plugins", _plugins),
         web.get("/connector-plugins/{plugin}/config", _plugin_config),
         web.put("/connector-plugins/{plugin}/config/validate", _validate),
@@ -52,6 +54,11 @@ async def _health(request: web.Request) -> web.Response:
             "message": "Worker has completed startup and is ready to handle requests.",
         }
     )
+
+
+async def _metrics(request: web.Request) -> web.Response:
+    page, content_type = Exposition(request.app[WORKER].measures).page()
+    return web.Response(body=page, headers={hdrs.CONTENT_TYPE: content_type})
 
 
 async def _plugins(request: web.Request) -> web.Response:

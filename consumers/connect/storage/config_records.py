@@ -16,6 +16,7 @@ from consumers.connect.storage.configurations import (
     Change,
     Properties,
     PutConnector,
+    PutFencing,
     PutTarget,
     PutTasks,
     RemoveConnector,
@@ -111,8 +112,15 @@ def steps_of(change: Change) -> list[list[Record]]:
             return [tasks, [commit_record(change.connector, len(tasks))]]
         case RemoveTasks():
             return [[commit_record(change.connector, 0)]]
+        case PutFencing():
+            return [[Record(TASK_COUNT + change.connector, _encode({"tasks": change.tasks}))]]
         case PutTarget():
             return [[target_record(change.connector, change.target)]]
+
+
+def is_for_leaders(records: Sequence[Record]) -> bool:
+    """Tell whether only the leader writes these, which other workers may write, too."""
+    return not all(each.key.startswith((TARGET, LOGGER)) for each in records)
 
 
 def _properties(properties: Mapping[str, str]) -> bytes:

@@ -20,6 +20,7 @@ from consumers.connect.storage.config_records import SessionKey
 from consumers.connect.storage.configurations import (
     ClusterConfig,
     PutConnector,
+    PutFencing,
     PutTarget,
     PutTasks,
     RemoveConnector,
@@ -108,8 +109,7 @@ class ConfigTopic:
             (config_records.COMMIT, self._read_commit),
             (config_records.RESTART, _restart),
             (config_records.LOGGER, _level),
-            # Exactly-once sources of Kafka's workers; ours have none.
-            (config_records.TASK_COUNT, lambda _name, _value: None),
+            (config_records.TASK_COUNT, self._read_task_count),
             (config_records.TASK, self._read_task),
         ]
 
@@ -184,9 +184,7 @@ class ConfigTopic:
             # It was deleted, and compaction has removed that, but not the tasks.
             self._remove(connector)
             return None
-        count = _object(value).get("tasks")
-        if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-            raise _Damaged("tasks is no number")
+        count = _count(value)
         # With fewer tasks than before, compaction may leave tasks beyond the last.
         tasks = self._uncommitted.pop(connector, {})
         if any(number not in tasks for number in range(count)):
@@ -200,6 +198,10 @@ class ConfigTopic:
             complete = [tasks[number] for number in range(count)]
             self.config.apply(PutTasks(connector, complete))
         return TasksChanged(connector)
+
+    def _read_task_count(self, connector: str, value: Any) -> Notice | None:
+        self.config.apply(PutFencing(connector, _count(value)))
+        return None
 
     def _read_key(self, value: Any) -> Notice:
         members = _object(value)
@@ -231,6 +233,13 @@ def _level(name: str, value: Any) -> Notice | None:
     if not isinstance(level, str):
         raise _Damaged("level is no text")
     return LevelChanged(name, level)
+
+
+def _count(value: Any) -> int:
+    count = _object(value).get("tasks")
+    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+        raise _Damaged("tasks is no number")
+    return count
 
 
 def _object(value: Any) -> Mapping[str, Any]:

@@ -50,7 +50,14 @@ class PutTarget(msgspec.Struct, frozen=True):
     target: TargetState
 
 
-Change = PutConnector | RemoveConnector | PutTasks | RemoveTasks | PutTarget
+class PutFencing(msgspec.Struct, frozen=True):
+    """The former tasks of an exactly-once source cannot write any more (KIP-618)."""
+
+    connector: str
+    tasks: int  # how many there are now
+
+
+Change = PutConnector | RemoveConnector | PutTasks | RemoveTasks | PutTarget | PutFencing
 
 
 class _Connector(msgspec.Struct):
@@ -59,6 +66,8 @@ class _Connector(msgspec.Struct):
     tasks: tuple[Properties, ...] = ()
     #: The connector's properties from which the tasks were made; None: there are none yet.
     applied: Properties | None = None
+    #: Whether former tasks may still write, if it is an exactly-once source.
+    is_fencing_due: bool = False
 
 
 class ClusterConfig:
@@ -66,6 +75,8 @@ class ClusterConfig:
 
     def __init__(self) -> None:
         self._connectors: Final[dict[str, _Connector]] = {}
+        #: It outlives a connector that is deleted, since its tasks may.
+        self._fenced: Final[dict[str, int]] = {}
 
     def __contains__(self, connector: object) -> bool:
         return connector in self._connectors
@@ -94,6 +105,15 @@ class ClusterConfig:
             return None
         return found.tasks[task.task]
 
+    def is_fencing_due(self, connector: str) -> bool:
+        """Tell whether tasks were made since former ones were fenced."""
+        found = self._connectors.get(connector)
+        return found is not None and found.is_fencing_due
+
+    def fenced_tasks(self, connector: str) -> int | None:
+        """Return how many tasks there were when tasks were fenced last; None: never."""
+        return self._fenced.get(connector)
+
     def has_tasks(self, connector: str, tasks: Sequence[Properties]) -> bool:
         """Return whether a connector has these tasks, made from its present configuration."""
         found = self._connectors.get(connector)
@@ -116,6 +136,11 @@ class ClusterConfig:
             )
             return
         found = self._connectors.get(change.connector)
+        if isinstance(change, PutFencing):
+            self._fenced[change.connector] = change.tasks
+            if found is not None:
+                found.is_fencing_due = False
+            return
         if found is None:
             return
         match change:
@@ -124,6 +149,7 @@ class ClusterConfig:
             case PutTasks():
                 found.tasks = tuple(dict(each) for each in change.tasks)
                 found.applied = found.properties
+                found.is_fencing_due = bool(found.tasks)
             case RemoveTasks():
                 found.tasks = ()
                 found.applied = None

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from confluent_kafka import Producer
 
 from consumers.connect.data.exceptions import ConnectException
 from consumers.connect.storage.offsets import Offset, OffsetTable, Partition
@@ -66,6 +67,15 @@ class OffsetFile:
         """See OffsetStore."""
         with self._lock:
             return self._table.all(connector)
+
+    def produce(
+        self,
+        producer: Producer,
+        connector: str,
+        offsets: Sequence[tuple[Partition, Offset | None]],
+    ) -> None:
+        """Refuse: a file has no part in a transaction."""
+        raise ConnectException("exactly-once sources need a worker that keeps offsets in a topic")
 
     def put(self, connector: str, offsets: Sequence[tuple[Partition, Offset | None]]) -> None:
         """See OffsetStore."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
+from confluent_kafka import Producer
 
 from consumers.connect.data.exceptions import DataException
 
@@ -97,6 +98,14 @@ class OffsetStore(Protocol):
 
         Raises ConnectException; then none of them counts.
         """
+
+    def produce(
+        self,
+        producer: Producer,
+        connector: str,
+        offsets: Sequence[tuple[Partition, Offset | None]],
+    ) -> None:
+        """Add offsets to the transaction of a producer; raises ConnectException."""
 
 
 class StoredOffsetReader:

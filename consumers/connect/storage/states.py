@@ -42,3 +42,4 @@ class Status(NamedTuple):
     worker_id: str  # HOST:PORT of its REST interface
     trace: str = ""
     generation: int = 0  # of the workers' group
+    version: str | None = None  # of the plugin (KIP-891)

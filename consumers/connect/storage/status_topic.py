@@ -122,7 +122,7 @@ def _status(status: Status) -> bytes:
             "trace": status.trace or None,
             "worker_id": status.worker_id,
             "generation": status.generation,
-            "version": None,  # of the plugin (KIP-891)
+            "version": status.version,
         }
     )
 
@@ -133,9 +133,13 @@ def _parsed(value: bytes) -> Status:
     if not isinstance(members, dict):
         raise ValueError("the value is no JSON object")
     worker, generation = members.get("worker_id"), members.get("generation")
-    trace = members.get("trace")
+    trace, version = members.get("trace"), members.get("version")
     if not isinstance(worker, str) or not isinstance(generation, int):
         raise ValueError("a state has worker_id and generation")
     return Status(
-        State(members.get("state")), worker, trace if isinstance(trace, str) else "", generation
+        State(members.get("state")),
+        worker,
+        trace if isinstance(trace, str) else "",
+        generation,
+        version if isinstance(version, str) else None,
     )

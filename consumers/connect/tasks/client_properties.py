@@ -51,6 +51,11 @@ _MAX_POLL_RECORDS: Final = 500
 INTERNAL_TOPICS: Final = frozenset(
     ("__consumer_offsets", "__transaction_state", "__share_group_state")
 )
+#: As Kafka's producers have it, unless transactions are to last longer; the most that brokers
+#: allow.
+_TRANSACTION_MS: Final = 60_000
+_TRANSACTION_INTERVALS: Final = 2
+_TRANSACTION_MS_MAX: Final = 900_000
 _OF_CLASSIC_GROUPS: Final = (
     *("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"),
 )
@@ -161,6 +166,28 @@ class ClientProperties:
         ):
             base["enable.idempotence"] = False
         return base | given
+
+    def transactional_producer(
+        self, client_id: str, transactional_id: str, lasts_s: float = 0.0
+    ) -> dict[str, Any]:
+        """Return the properties of an exactly-once source's producer; raises ConfigException.
+
+        `lasts_s` is for how long a transaction is to last. What was not acknowledged when one times
+        out is void with it.
+        """
+        given = librdkafka_properties(self._given("producer"))
+        longer_ms = round(_TRANSACTION_INTERVALS * lasts_s * 1000)
+        default_ms = min(max(_TRANSACTION_MS, longer_ms), _TRANSACTION_MS_MAX)
+        timeout_ms = given.get("transaction.timeout.ms", str(default_ms))
+        own = {
+            "enable.idempotence": True,
+            "acks": "all",
+            "max.in.flight.requests.per.connection": 5,
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": timeout_ms,
+            "delivery.timeout.ms": timeout_ms,
+        }
+        return self.producer(client_id) | own
 
     def admin(self, client_id: str) -> dict[str, Any]:
         """Return the properties of an admin client; raises ConfigException.

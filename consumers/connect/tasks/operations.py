@@ -6,9 +6,11 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Final, TypeVar
+
+import msgspec
 
 from consumers.connect.data.exceptions import ConnectException
 from consumers.connect.data.records import SourceRecord
@@ -17,6 +19,7 @@ from consumers.connect.errors.error_handling import ErrorHandling, Fail, Skip, T
 from consumers.connect.errors.failures import ConsumedRecord, Failure
 from consumers.connect.errors.settings import ErrorSettings
 from consumers.connect.errors.stages import Stage
+from consumers.connect.observability.measures import Measure
 from consumers.connect.storage.states import TaskId
 from consumers.connect.tasks.dead_letter_writer import DeadLetterWriter
 
@@ -25,6 +28,16 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 #: A task that fails waits this long for the dead letter that tells why.
 _LAST_LETTER_S: Final = 30.0
+#: Counters end with -total for whoever collects them.
+_ATTRIBUTES: Final = {
+    "total_record_failures": "record-failures-total",
+    "total_record_errors": "record-errors-total",
+    "total_records_skipped": "records-skipped-total",
+    "total_retries": "retries-total",
+    "total_errors_logged": "errors-logged-total",
+    "deadletterqueue_produce_requests": "deadletterqueue-produce-requests-total",
+    "deadletterqueue_produce_failures": "deadletterqueue-produce-failures-total",
+}
 
 
 class Skipped(Exception):
@@ -51,6 +64,12 @@ class Operations:
         self._handling: Final = ErrorHandling(settings, task.connector, task.task, random.randrange)
         self._stopping: Final = stopping
         self._refused: BaseException | None = None
+
+    def measures(self) -> Iterator[Measure]:
+        """Yield what has gone wrong so far."""
+        for name, value in msgspec.structs.asdict(self._handling.counters).items():
+            attribute = _ATTRIBUTES.get(name, name.replace("_", "-"))
+            yield Measure("task-error-metrics", attribute, value)
 
     def run(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 import confluent_kafka
@@ -18,14 +18,17 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from consumers.connect.data.exceptions import ConnectException, RetriableException
 from consumers.connect.data.records import SinkRecord
 from consumers.connect.errors.settings import ErrorSettings
+from consumers.connect.observability.measures import Measure
 from consumers.connect.plugins.sink_task import SinkTask, TopicPartition
 from consumers.connect.storage.states import State, TargetState, TaskId
 from consumers.connect.tasks.client_properties import ClientProperties
 from consumers.connect.tasks.converters import Pipeline
 from consumers.connect.tasks.dead_letter_writer import DeadLetterWriter
+from consumers.connect.tasks.erased_records import ErasedRecords, ErasureSource
 from consumers.connect.tasks.errant_records import ErrantRecords
 from consumers.connect.tasks.operations import Operations
 from consumers.connect.tasks.sink_context import TaskSinkContext
+from consumers.connect.tasks.sink_counts import SinkCounts
 from consumers.connect.tasks.sink_offsets import SinkOffsets
 from consumers.connect.tasks.sink_records import SinkRecords
 from consumers.connect.tasks.subscription import Subscription
@@ -66,6 +69,7 @@ class SinkTaskThread(TaskThread):
         pipeline: Pipeline,
         errors: ErrorSettings,
         timing: Timing,
+        erasures: ErasureSource | None = None,
     ) -> None:
         """`properties` are the task's, with variables replaced."""
         super().__init__(task_id, target, listener)
@@ -75,6 +79,7 @@ class SinkTaskThread(TaskThread):
         self._pipeline: Final = pipeline
         self._errors: Final = errors
         self._timing: Final = timing
+        self._erased: Final = ErasedRecords(task_id, erasures)
         self._consumer: Consumer | None = None
         self._letters: DeadLetterWriter | None = None
         self._has_subscribed = self._is_started = self._is_closed = False
@@ -97,10 +102,14 @@ class SinkTaskThread(TaskThread):
         #: When records come again that a RetriableException was for; None: there are none.
         self._retry_at: float | None = None
 
+        self._counts: Final = SinkCounts()
+
     # ---- life ----
 
     def run_task(self) -> None:
         """See TaskThread."""
+        if not self._erased.wait(self._stopping):
+            return
         self._begin()
         try:
             while not self.is_stopping:
@@ -184,19 +193,32 @@ class SinkTaskThread(TaskThread):
         self._commit_if_due()
         self._rewind()
         self._subscription.look()
+        self._erased.tell(self._task)
         messages = self._poll()
         now = time.monotonic()
         if self._retry_at is None:
             if not messages and now < self._wake_at:
                 return
-            self._messages = messages
-            self._ends = {}
-            self._records = self._converted.convert(messages, self._ends)
+            self._take(messages)
         else:
             self._give_back(messages)
             if now < self._retry_at:
                 return
         self._put()
+
+    def _take(self, messages: Sequence[Message]) -> None:
+        """Make records of messages; what is erased counts as taken."""
+        self._counts.read += len(messages)
+        kept = self._erased.without(messages)
+        self._messages = kept
+        self._ends = {}
+        self._records = self._converted.convert(kept, self._ends)
+        if len(kept) == len(messages):
+            return
+        for each in messages:
+            topic, partition, offset = each.topic() or "", each.partition() or 0, each.offset() or 0
+            self._offsets.began(TopicPartition(topic, partition), offset)
+            self._ends[TopicPartition(topic, partition)] = offset + 1
 
     def _give_back(self, messages: Sequence[Message]) -> None:
         """Have records consumed again that came although their partitions are paused."""
@@ -235,8 +257,11 @@ class SinkTaskThread(TaskThread):
         context = self._context
         now = time.monotonic()
         context.timeout_ms = None
+        self._records = self._erased.drop(self._records, self._messages)
         try:
+            began = time.monotonic()
             self._task.put(self._records)
+            self._counts.puts.add(time.monotonic() - began)
             if self._reporter is not None:
                 self._reporter.raise_error()
         except RetriableException as error:
@@ -251,6 +276,7 @@ class SinkTaskThread(TaskThread):
             raise ConnectException(
                 "Exiting WorkerSinkTask due to unrecoverable exception."
             ) from error
+        self._counts.sent += len(self._records)
         self._offsets.put(self._ends)
         self._records, self._ends = [], {}
         if self._retry_at is not None:
@@ -403,6 +429,7 @@ class SinkTaskThread(TaskThread):
                 error_text(KafkaException(error)),
             )
             return
+        self._counts.commits += 1
         self._offsets.committed(
             {
                 TopicPartition(each.topic, each.partition): each.offset
@@ -516,6 +543,12 @@ class SinkTaskThread(TaskThread):
         except KafkaException:
             return False
         return True
+
+    def measures(self) -> Iterator[Measure]:
+        """See TaskThread."""
+        yield from self._counts.measures(len(self._assigned), self._erased.count)
+        if self._is_started:
+            yield from self._operations.measures()
 
     # ---- trouble ----
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final, TypedDict
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
@@ -21,7 +21,13 @@ from consumers.connect.data.exceptions import ConnectException, RetriableExcepti
 from consumers.connect.data.records import SourceRecord
 from consumers.connect.errors.settings import ErrorSettings
 from consumers.connect.errors.stages import Stage
-from consumers.connect.plugins.source_task import OffsetReader, RecordMetadata, SourceTask
+from consumers.connect.observability.measures import Durations, Measure
+from consumers.connect.plugins.source_task import (
+    OffsetReader,
+    RecordMetadata,
+    SourceTask,
+    TransactionContext,
+)
 from consumers.connect.storage.offsets import (
     Offset,
     OffsetStore,
@@ -50,19 +56,39 @@ _QUEUE_FULL_S: Final = 0.05
 #: Seconds of an empty poll at least.
 _IDLE_S: Final = 0.01
 _PURGE_S: Final = 1.0
+_METRICS: Final = "source-task-metrics"
 _TASK_CLASS: Final = "org.apache.kafka.connect.runtime.WorkerSourceTask"
 
 
 class TaskSourceContext:
     """The context of one task (`SourceTaskContext`)."""
 
-    def __init__(self, properties: Mapping[str, str], offset_reader: OffsetReader) -> None:
+    def __init__(
+        self,
+        properties: Mapping[str, str],
+        offset_reader: OffsetReader,
+        transaction_context: TransactionContext | None = None,
+    ) -> None:
         self._properties: Final = properties
         self.offset_reader: Final = offset_reader
+        self.transaction_context: Final = transaction_context
 
     def configs(self) -> Mapping[str, str]:
         """See SourceTaskContext."""
         return self._properties
+
+
+class SourceParts(TypedDict):
+    """What a source task is made of; see SourceTaskThread."""
+
+    task: SourceTask
+    properties: Mapping[str, str]
+    clients: ClientProperties
+    pipeline: Pipeline
+    errors: ErrorSettings
+    timing: Timing
+    store: OffsetStore
+    creation: TopicCreation | None
 
 
 class SourceTaskThread(TaskThread):
@@ -105,6 +131,9 @@ class SourceTaskThread(TaskThread):
         self._to_send: Sequence[SourceRecord] = ()
         self._tells_task: Final = type(task).commit_record is not SourceTask.commit_record
 
+        self._polled = self._written_count = 0
+        self._polls: Final = Durations()
+
     # ---- life ----
 
     def run_task(self) -> None:
@@ -122,20 +151,29 @@ class SourceTaskThread(TaskThread):
     def _begin(self) -> None:
         self._operations = Operations(self.task_id, self._errors, self._stopping, None)
         self._converted = SourceRecords(self._pipeline, self._operations)
-        name = f"connector-producer-{self.task_id}"
         try:
-            self._producer = LibrdkafkaProducer(self._clients.producer(name))
+            self._producer = LibrdkafkaProducer(self._producer_properties())
         except KafkaException as error:
             raise ConnectException(f"producer: {error_text(error)}") from error
         if self._creation is not None:
             admin = self._clients.admin(f"connector-adminclient-{self.task_id}")
             self._creator = TopicCreator(self._creation, admin)
+        self._prepare()
         reader = StoredOffsetReader(self._store, self.task_id.connector)
         self._is_started = True
-        self._task.context = TaskSourceContext(self._properties, reader)
+        self._task.context = self._make_context(reader)
         self._task.start(self._properties)
         logger.info("source task %s has started", self.task_id)
         self.report(State.RUNNING)
+
+    def _producer_properties(self) -> Mapping[str, Any]:
+        return self._clients.producer(f"connector-producer-{self.task_id}")
+
+    def _prepare(self) -> None:
+        """Do what is to be done before offsets are read."""
+
+    def _make_context(self, reader: OffsetReader) -> TaskSourceContext:
+        return TaskSourceContext(self._properties, reader)
 
     def close(self) -> None:
         """See TaskThread."""
@@ -155,6 +193,7 @@ class SourceTaskThread(TaskThread):
     def _iterate(self) -> None:
         self._raise_send_error()
         if self.is_paused:
+            self._pausing()
             self.report(State.PAUSED)
             if self.wait_until_resumed():
                 self.report(State.RUNNING)
@@ -162,9 +201,14 @@ class SourceTaskThread(TaskThread):
         if not self._to_send:
             began = time.monotonic()
             self._to_send = self._poll() or ()
-            if not self._to_send and time.monotonic() - began < _IDLE_S:
-                # A connector that does not wait would take all of a processor.
-                self._stopping.wait(_IDLE_S)
+            if self._to_send:
+                self._polled += len(self._to_send)
+                self._polls.add(time.monotonic() - began)
+            if not self._to_send:
+                self._idle()
+                if time.monotonic() - began < _IDLE_S:
+                    # A connector that does not wait would take all of a processor.
+                    self._stopping.wait(_IDLE_S)
         if self._to_send and not self._send():
             self._stopping.wait(_SEND_AGAIN_S)
         self.serve()
@@ -187,6 +231,7 @@ class SourceTaskThread(TaskThread):
             if outgoing is None:
                 # Its offset is stored with that of a later record.
                 self._tell(record, None)
+                self._after_record(record)
                 continue
             try:
                 if self._creator is not None:
@@ -198,8 +243,22 @@ class SourceTaskThread(TaskThread):
             if not self._produce(record, outgoing):
                 self._to_send = self._to_send[number:]
                 return False
+            self._after_record(record)
         self._to_send = ()
+        self._after_batch()
         return True
+
+    def _after_record(self, record: SourceRecord) -> None:
+        """Take note that a record was sent, or left out."""
+
+    def _after_batch(self) -> None:
+        """Take note that all records of a batch were sent."""
+
+    def _idle(self) -> None:
+        """Take note that there are no records at present."""
+
+    def _pausing(self) -> None:
+        """Take note that the task pauses."""
 
     def _produce(self, record: SourceRecord, outgoing: OutgoingRecord) -> bool:
         """Hand a record to the producer; return False if the task stops before there is room."""
@@ -237,28 +296,37 @@ class SourceTaskThread(TaskThread):
         topic = message.topic() or ""
         if error is None:
             self._submitted.acknowledge(submitted)
+            self._written_count += 1
             if self._tells_task:
-                self._tell(
-                    record,
-                    RecordMetadata(topic, message.partition() or 0, message.offset() or 0),
-                )
+                place = RecordMetadata(topic, message.partition() or 0, message.offset() or 0)
+                self._delivered_ok(record, place)
             self.report_topic(topic)
             return
         if error.code() in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
             return
+        if self._not_delivered(record, error, message):
+            self._submitted.acknowledge(submitted)
+            self._tell(record, None)
+
+    def _delivered_ok(self, record: SourceRecord, metadata: RecordMetadata) -> None:
+        """Take note that the log has a record, for a task that wants to know."""
+        self._tell(record, metadata)
+
+    def _not_delivered(self, record: SourceRecord, error: KafkaError, message: Message) -> bool:
+        """Take note that the log has refused a record; return whether that is tolerated."""
+        topic = message.topic() or ""
         text = not_stored_text(error, topic)
         failure = ConnectException(f"{topic}: {text}")
         if not self._errors.tolerates_all or error.fatal():
             logger.error("task %s failed to send a record to %s: %s", self.task_id, topic, text)
             self._fail_sending(failure)
-            return
+            return False
         try:
             self._operations.failed(record, Stage.KAFKA_PRODUCE, _TASK_CLASS, failure)
         except ConnectException as not_tolerated:
             self._fail_sending(not_tolerated)
-            return
-        self._submitted.acknowledge(submitted)
-        self._tell(record, None)
+            return False
+        return True
 
     def _tell(self, record: SourceRecord, metadata: RecordMetadata | None) -> None:
         if not self._tells_task:
@@ -292,6 +360,15 @@ class SourceTaskThread(TaskThread):
         """Take acknowledgements that have come."""
         self._poll_producer(0)
 
+    def measures(self) -> Iterator[Measure]:
+        """See TaskThread."""
+        yield Measure(_METRICS, "source-record-poll-total", self._polled)
+        yield Measure(_METRICS, "source-record-write-total", self._written_count)
+        yield Measure(_METRICS, "source-record-active-count", self._submitted.unacknowledged)
+        yield from self._polls.measures(_METRICS, "poll-batch")
+        if self._is_started:
+            yield from self._operations.measures()
+
     # ---- offsets ----
 
     def _collect(self) -> None:
@@ -321,6 +398,9 @@ class SourceTaskThread(TaskThread):
                 with self._to_store_lock:
                     self._to_store = offsets | self._to_store
                 raise
+        self._tell_committed()
+
+    def _tell_committed(self) -> None:
         try:
             self._task.commit()
         except Exception:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import logging
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Final, Protocol
 
 from consumers.connect.errors.dead_letters import trace_of
+from consumers.connect.observability.measures import Measure
 from consumers.connect.storage.states import State, TargetState, TaskId
 from waylog.process.threads import start_thread
 
@@ -81,6 +83,10 @@ class TaskThread(ABC):
     @abstractmethod
     def close(self) -> None:
         """Give up everything that the task holds; called in its thread, at the end."""
+
+    def measures(self) -> Iterable[Measure]:
+        """Return what the task has measured so far; may be called in any thread."""
+        return ()
 
     @property
     def is_stopping(self) -> bool:

@@ -9,9 +9,15 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from consumers.connect.data.exceptions import ConnectException
-from consumers.connect.storage.config_records import Record, SessionKey, steps_of
+from consumers.connect.storage.config_records import (
+    Record,
+    SessionKey,
+    is_for_leaders,
+    steps_of,
+)
 from consumers.connect.storage.config_topic import ConfigTopic, Notice
 from consumers.connect.storage.configurations import Change, ClusterConfig, PutTasks
+from consumers.connect.topics.leader_writer import LeaderWriter
 from waylog.kafka.topic_log import TopicLog, TopicRecord
 
 logger = logging.getLogger(__name__)
@@ -31,10 +37,12 @@ class ConfigStore:
         self._on_notice: Final = on_notice
         self._state: Final = ConfigTopic()
         self._log: TopicLog | None = None
+        self._writer: LeaderWriter | None = None
 
-    def use(self, log: TopicLog) -> None:
-        """Write to a log; call it before anything is written."""
+    def use(self, log: TopicLog, writer: LeaderWriter | None) -> None:
+        """Write to a log, or by a writer of leaders; call it before anything is written."""
         self._log = log
+        self._writer = writer
 
     @property
     def config(self) -> ClusterConfig:
@@ -71,6 +79,11 @@ class ConfigStore:
             return False
         return True
 
+    async def claim(self) -> None:
+        """Take the right to write from former leaders; raises ConnectException."""
+        if self._writer is not None:
+            await asyncio.wrap_future(self._writer.claim())
+
     async def write(self, change: Change) -> None:
         """See ConfigurationStore."""
         await self.write_records(steps_of(change), f"Error writing {_what(change)} to Kafka")
@@ -85,6 +98,9 @@ class ConfigStore:
         try:
             async with asyncio.timeout(_WRITE_S):
                 for step in steps:
+                    if self._writer is not None and is_for_leaders(step):
+                        await asyncio.wrap_future(self._writer.write(step))
+                        continue
                     written = [log.write(self.topic, each.key.encode(), each.value)
                                for each in step]  # fmt: skip
                     await asyncio.gather(*map(asyncio.wrap_future, written))

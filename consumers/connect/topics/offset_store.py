@@ -8,13 +8,18 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, Final
 
+from confluent_kafka import KafkaException, Producer
+
 from consumers.connect.data.exceptions import ConnectException
 from consumers.connect.storage.offset_topic import OffsetTopic
 from consumers.connect.storage.offsets import Offset, Partition
+from waylog.kafka.errors import not_stored_text
 from waylog.kafka.topic_log import TopicLog, TopicRecord
 
 #: Seconds for reading the topic to its end; a task waits for it, and fails after this time.
-_READ_S: Final = 60.0
+#: It waits for transactions that are open there, which end by their time-out at the latest.
+_READ_S: Final = 90.0
+_QUEUE_FULL_S: Final = 0.05
 
 
 class OffsetTopicStore:
@@ -74,6 +79,26 @@ class OffsetTopicStore:
         for each in written:
             left_s = max(deadline - time.monotonic(), 0.0)
             self._await(each, left_s, "Failed to write offsets")
+
+    def produce(
+        self,
+        producer: Producer,
+        connector: str,
+        offsets: Sequence[tuple[Partition, Offset | None]],
+    ) -> None:
+        """See OffsetStore."""
+        with self._lock:
+            records = self._state.records(connector, offsets)
+        for each in records:
+            while True:
+                try:
+                    producer.produce(self.topic, each.value, each.key)
+                    break
+                except BufferError:
+                    producer.poll(_QUEUE_FULL_S)
+                except KafkaException as error:
+                    text = not_stored_text(error, self.topic)
+                    raise ConnectException(f"Failed to write offsets: {text}") from error
 
     def _await(self, future: Future[None], timeout_s: float, failure: str) -> None:
         try:

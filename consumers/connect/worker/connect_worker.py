@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Protocol, TypeVar
 
 from consumers.connect.herder.effects import Operation
 from consumers.connect.herder.herder import Herder
+from consumers.connect.observability.measures import Measure
 from consumers.connect.worker.log_levels import LogLevels
 from consumers.connect.worker.plugin_table import WorkerPlugins
 from consumers.connect.worker.worker import Worker
@@ -44,6 +46,9 @@ class ConnectWorker(Protocol):
     @property
     def is_ready(self) -> bool:
         """Tell whether the worker has started."""
+
+    def measures(self) -> Iterable[Measure]:
+        """Return what the worker, its connectors and tasks have measured so far."""
 
     async def run(self, connector: str, operation: Operation[T]) -> T:
         """Run an operation about a connector; return its result.

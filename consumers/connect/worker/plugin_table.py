@@ -9,6 +9,7 @@ from typing import Final
 
 from consumers.connect.configuration.connector_properties import (
     CONNECTOR_CLASS,
+    CONNECTOR_VERSION,
     SINK_CONFIG,
     SOURCE_CONFIG,
 )
@@ -49,7 +50,9 @@ class WorkerPlugins:
 
     def __init__(self) -> None:
         self.connectors: Final = ConnectorRegistry()
-        self.table: Final = PluginTable({**converter_plugins(), **transform_plugins()})
+        self.table: Final = PluginTable(
+            {**converter_plugins(), **transform_plugins()}, waylog_version()
+        )
         self._types: Final[dict[str | None, str]] = {}
 
     def type_of_configuration(self, properties: Mapping[str, str]) -> str:
@@ -58,6 +61,13 @@ class WorkerPlugins:
         if name not in self._types:
             self._types[name] = self.type_of(name)
         return self._types[name]
+
+    def version_of_configuration(self, properties: Mapping[str, str]) -> str | None:
+        """Return the version of a configuration's connector, None if it is unknown (KIP-891)."""
+        try:
+            return _version(self.connectors.find(properties.get(CONNECTOR_CLASS) or ""))
+        except UnknownConnector:
+            return None
 
     def type_of(self, class_name: str | None) -> str:
         """Return the type of a connector's class: source, sink or unknown."""
@@ -89,9 +99,9 @@ class WorkerPlugins:
         except UnknownConnector:
             return self._properties_of_others(name)
         base = SOURCE_CONFIG if found.is_source else SINK_CONFIG
-        return [
-            key_info(each) for each in {**base.keys, **found.connector.config_def.keys}.values()
-        ]
+        own = found.connector.config_def.keys
+        common = base.with_defaults({CONNECTOR_VERSION: _version(found)}).keys
+        return [key_info(each) for each in {**own, **common, **own}.values()]
 
     def _properties_of_others(self, name: str) -> list[KeyInfo]:
         for kind in _KINDS:
@@ -110,13 +120,18 @@ def connector_plugin(found: ConnectorClass) -> ConnectorPlugin:
     """Return what validation has to know of a connector's class, of a new object of it."""
     connector = found.connector()
     type_ = ConnectorType.SOURCE if isinstance(connector, SourceConnector) else ConnectorType.SINK
-    support = None
+    support = defines = None
     if isinstance(connector, SourceConnector) and (
         type(connector).exactly_once_support is not SourceConnector.exactly_once_support
     ):
         support = connector.exactly_once_support
+    if isinstance(connector, SourceConnector):
+        defines = connector.can_define_transaction_boundaries
     assert isinstance(connector, (SourceConnector, SinkConnector)), "the registry has checked it"
-    return ConnectorPlugin(found.name, type_, connector.config_def, connector.validate, support)
+    return ConnectorPlugin(
+        *(found.name, type_, connector.config_def, connector.validate, support, defines),
+        version=_version(found),
+    )
 
 
 def same_plugin(included: str, requested: str) -> bool:

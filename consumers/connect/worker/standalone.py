@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any, Final, TypeVar
 
 from consumers.connect.configuration.variables import Variables
 from consumers.connect.herder.effects import Operation
 from consumers.connect.herder.herder import Herder
+from consumers.connect.observability.measures import Measure
 from consumers.connect.storage.configurations import MemoryConfigurationStore
 from consumers.connect.storage.offsets import OffsetStore
 from consumers.connect.storage.statuses import MemoryStatusStore
@@ -40,7 +42,11 @@ class StandaloneWorker:
         self.levels: Final = LogLevels()
         configurations = MemoryConfigurationStore()
         self.herder: Final = Herder(
-            configurations, MemoryStatusStore(), worker_id, self.plugins.type_of_configuration
+            configurations,
+            MemoryStatusStore(),
+            worker_id,
+            self.plugins.type_of_configuration,
+            self.plugins.version_of_configuration,
         )
         listener = HerderListener(
             lambda: self.herder,
@@ -61,6 +67,11 @@ class StandaloneWorker:
     async def accept(self, connector: str, operation: Operation[Any]) -> None:
         """See ConnectWorker."""
         self.run_later(connector, operation)
+
+    def measures(self) -> Iterator[Measure]:
+        """See ConnectWorker."""
+        yield from self.worker.measures()
+        yield from self.herder.measures()
 
     def run_later(self, connector: str, operation: Operation[Any]) -> None:
         """Run an operation in the background; its errors are logged."""

@@ -9,8 +9,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Protocol
+
+from confluent_kafka import KafkaException
 
 from consumers.connect.configuration.connector_properties import CONNECTOR_CLASS
 from consumers.connect.configuration.connector_validation import ConfigInfos, validate_connector
@@ -25,6 +28,8 @@ from consumers.connect.herder.effects import (
     AlterSourceOffsets,
     DivideWork,
     Effect,
+    FenceProducers,
+    FenceTasks,
     MoveConnector,
     MoveTasks,
     PublishTasks,
@@ -41,6 +46,8 @@ from consumers.connect.herder.effects import (
 from consumers.connect.herder.offset_requests import sink_offset
 from consumers.connect.herder.refusals import BadRequest
 from consumers.connect.herder.task_configs import complete_tasks, tasks_max
+from consumers.connect.observability.exposition import labelled
+from consumers.connect.observability.measures import Measure, Startups
 from consumers.connect.plugins.connector import SinkConnector, SourceConnector
 from consumers.connect.plugins.registry import ConnectorClass, UnknownConnector
 from consumers.connect.storage.configurations import ConfigurationStore, Properties
@@ -48,21 +55,44 @@ from consumers.connect.storage.offsets import OffsetStore, StoredOffsetReader, c
 from consumers.connect.storage.states import State, TaskId
 from consumers.connect.tasks.client_properties import ClientProperties
 from consumers.connect.tasks.converters import make_pipeline
+from consumers.connect.tasks.exactly_once_source import (
+    ExactlyOnceSourceTaskThread,
+    transactional_id,
+)
 from consumers.connect.tasks.offset_committer import OffsetCommitter
 from consumers.connect.tasks.sink_task_thread import SinkTaskThread
-from consumers.connect.tasks.source_task_thread import SourceTaskThread
+from consumers.connect.tasks.source_task_thread import SourceParts, SourceTaskThread
 from consumers.connect.tasks.task_thread import TaskListener, TaskThread
+from consumers.connect.tasks.transaction_boundary import transaction_boundary
 from consumers.connect.worker.connector_thread import ConnectorListener, ConnectorThread
 from consumers.connect.worker.group_offsets import GroupOffsets
 from consumers.connect.worker.in_thread import answer_of, in_thread
 from consumers.connect.worker.override_policy import check_overrides
 from consumers.connect.worker.plugin_table import WorkerPlugins, connector_plugin
+from consumers.connect.worker.worker_erasures import WorkerErasures
 from consumers.connect.worker.worker_settings import WorkerSettings
+from waylog.kafka.errors import error_text
+from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 
 logger = logging.getLogger(__name__)
 
 #: Seconds that a connector has to stop, as in Kafka.
 CONNECTOR_STOP_S: Final = 5.0
+_FENCE_S: Final = 20.0
+_METRICS: Final = "connect-worker-metrics"
+
+
+class ExactlyOnceSources:
+    """How sources of a group of workers write each record once."""
+
+    def __init__(self, group_id: str, verify: Callable[[TaskId, Properties], None]) -> None:
+        """`verify` raises ConnectException for a task that is not to run here as it is."""
+        self._group_id: Final = group_id
+        self.verify: Final = verify
+
+    def transactional_id(self, task: TaskId) -> str:
+        """Return the transactional id of a task."""
+        return transactional_id(self._group_id, task.connector, task.task)
 
 
 class WorkerListener(TaskListener, ConnectorListener, Protocol):
@@ -80,15 +110,26 @@ class Worker:
         configurations: ConfigurationStore,
         offsets: OffsetStore,
         listener: WorkerListener,
+        exactly_once: ExactlyOnceSources | None = None,
     ) -> None:
+        """`exactly_once` is None for a worker whose sources write at least once."""
         self._settings: Final = settings
         self._variables: Final = variables
         self._plugins: Final = plugins
         self._configurations: Final = configurations
         self._offsets: Final = offsets
         self._listener: Final = listener
+        self._exactly_once: Final = exactly_once
         self._connectors: Final[dict[str, ConnectorThread]] = {}
         self._tasks: Final[dict[TaskId, TaskThread]] = {}
+        clients = ClientProperties(settings.bootstrap_servers, settings.properties, {})
+        self._erasures: Final = (
+            WorkerErasures(settings.bootstrap_servers, clients.security())
+            if settings.honours_erasures
+            else None
+        )
+        self._connector_startups: Final = Startups("connector")
+        self._task_startups: Final = Startups("task")
         self._committer: Final = OffsetCommitter()
         self._committer.start()
 
@@ -122,7 +163,9 @@ class Worker:
                 return await in_thread(lambda: self._alter_source(effect), "alter-offsets")
             case AlterSinkOffsets():
                 return await in_thread(lambda: self._alter_sink(effect), "alter-offsets")
-            case PublishTasks() | RequestRestart() | Refresh():
+            case FenceProducers():
+                return await in_thread(lambda: self._fence(effect), "fence-tasks")
+            case PublishTasks() | RequestRestart() | Refresh() | FenceTasks():
                 raise AssertionError("only one of several workers has others")
 
     def forget_topics(self, connector: str) -> None:
@@ -131,11 +174,23 @@ class Worker:
             if task.connector == connector:
                 thread.forget_topics()
 
+    def measures(self) -> Iterator[Measure]:
+        """Yield what the worker and its tasks have measured so far."""
+        yield Measure(_METRICS, "connector-count", len(self._connectors))
+        yield Measure(_METRICS, "task-count", len(self._tasks))
+        yield from self._connector_startups.measures(_METRICS)
+        yield from self._task_startups.measures(_METRICS)
+        for task, thread in list(self._tasks.items()):
+            labels = {"connector": task.connector, "task": str(task.task)}
+            yield from labelled(thread.measures(), labels)
+
     async def close(self) -> None:
         """End all tasks and connectors."""
         await self._stop_tasks(list(self._tasks))
         await asyncio.gather(*(self._stop_connector(each) for each in list(self._connectors)))
         self._committer.close()
+        if self._erasures is not None:
+            await in_thread(self._erasures.close, "close-erasures")
 
     # ---- configurations ----
 
@@ -151,7 +206,14 @@ class Worker:
                 names = ", ".join(sorted(properties))
                 raise BadRequest(f"Connector config {{{names}}} contains no connector type")
             plugin = connector_plugin(self._plugins.connectors.find(class_name))
-            infos = validate_connector(properties, plugin, self._plugins.table, self._variables)
+            infos = validate_connector(
+                properties,
+                plugin,
+                self._plugins.table,
+                self._variables,
+                exactly_once_enabled=self._exactly_once is not None,
+                converters=self._settings.converters,
+            )
         except ConfigException as error:
             raise ConnectException(str(error)) from error
         except UnknownConnector as error:
@@ -182,8 +244,10 @@ class Worker:
             )
         except Exception as error:
             logger.exception("connector %s cannot be made", name)
+            self._connector_startups.failures += 1
             self._listener.connector_is(name, State.FAILED, trace_of(error))
             raise ConnectException(f"Failed to start connector: {name}: {error}") from error
+        self._connector_startups.successes += 1
         reader = StoredOffsetReader(self._offsets, name) if found.is_source else None
         thread = ConnectorThread(name, found.connector, properties, reader, self._listener)
         self._connectors[name] = thread
@@ -252,8 +316,10 @@ class Worker:
             thread = await in_thread(lambda: self._make_task(effect), f"make-task-{task}")
         except Exception as error:
             logger.exception("task %s cannot be made", task)
+            self._task_startups.failures += 1
             self._listener.task_is(task, State.FAILED, trace_of(error))
             return False
+        self._task_startups.successes += 1
         self._tasks[task] = thread
         thread.start()
         if isinstance(thread, SourceTaskThread):
@@ -269,18 +335,26 @@ class Worker:
         errors = ErrorSettings.of(connector, is_sink=not found.is_source)
         if issubclass(found.connector, SourceConnector):
             creates = settings.creates_topics and uses_topic_creation(connector)
-            return SourceTaskThread(
-                effect.task,
-                effect.target,
-                self._listener,
-                task=found.connector.task_class(),
-                properties=properties,
-                clients=clients,
-                pipeline=pipeline,
-                errors=errors,
-                timing=settings.timing,
-                store=self._offsets,
-                creation=TopicCreation(connector) if creates else None,
+            places = (effect.task, effect.target, self._listener)
+            parts: SourceParts = {
+                "task": found.connector.task_class(),
+                "properties": properties,
+                "clients": clients,
+                "pipeline": pipeline,
+                "errors": errors,
+                "timing": settings.timing,
+                "store": self._offsets,
+                "creation": TopicCreation(connector) if creates else None,
+            }
+            if self._exactly_once is None:
+                return SourceTaskThread(*places, **parts)
+            interval_s = settings.timing.flush_interval_s
+            return ExactlyOnceSourceTaskThread(
+                *places,
+                **parts,
+                boundary=transaction_boundary(connector, interval_s, time.monotonic()),
+                transactional=self._exactly_once.transactional_id(effect.task),
+                verify=partial(self._exactly_once.verify, effect.task, effect.properties),
             )
         assert issubclass(found.connector, SinkConnector), "the registry has checked it"
         return SinkTaskThread(
@@ -293,7 +367,20 @@ class Worker:
             pipeline=pipeline,
             errors=errors,
             timing=settings.timing,
+            erasures=None if self._erasures is None else self._erasures.follow(),
         )
+
+    def _fence(self, effect: FenceProducers) -> None:
+        """Fence producers by their transactional ids; raises ConnectException."""
+        assert self._exactly_once is not None
+        clients = self._clients(self._resolve(effect.properties))
+        for number in range(effect.tasks):
+            name = self._exactly_once.transactional_id(TaskId(effect.connector, number))
+            try:
+                producer = LibrdkafkaProducer(clients.transactional_producer(f"fence-{name}", name))
+                producer.init_transactions(_FENCE_S)
+            except KafkaException as error:
+                raise ConnectException(f"transactional id {name}: {error_text(error)}") from error
 
     async def _stop_tasks(self, tasks: Sequence[TaskId], within_s: float | None = None) -> None:
         threads = [thread for each in tasks if (thread := self._tasks.pop(each, None)) is not None]

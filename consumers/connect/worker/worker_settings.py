@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -20,7 +19,7 @@ from consumers.connect.configuration.definitions import (
 )
 from consumers.connect.configuration.exceptions import ConfigException, invalid_value
 from consumers.connect.configuration.plugin_properties import with_prefix
-from consumers.connect.configuration.validators import one_of, one_of_ignoring_case
+from consumers.connect.configuration.validators import one_of, one_of_ignoring_case, optional
 from consumers.connect.configuration.variables import (
     DirectoryProvider,
     EnvironmentProvider,
@@ -30,7 +29,15 @@ from consumers.connect.configuration.variables import (
     Variables,
 )
 from consumers.connect.tasks.timing import Timing
-from waylog.config import ConfigError, Endpoint, check_bootstrap_servers, parse_endpoint
+from consumers.connect.worker.rest_security import (
+    CREDENTIALS_FILE,
+    EXTENSIONS,
+    RestListener,
+    RestSecurity,
+    parse_listener,
+    rest_security,
+)
+from waylog.config import ConfigError, check_bootstrap_servers
 
 DEFAULT_PORT: Final = 8083
 _DEFAULT_LISTENER: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
@@ -46,29 +53,6 @@ def _listeners(name: str, value: Any) -> None:
         )
     for each in value:
         parse_listener(each)
-
-
-def parse_listener(text: str) -> Endpoint:
-    """Return the address of `http://HOST:PORT`; an empty host is all addresses of the machine.
-
-    Raises ConfigException.
-    """
-    try:
-        parts = urlsplit(text)
-    except ValueError as error:
-        raise invalid_value("listeners", text, str(error)) from error
-    scheme = parts.scheme.lower()
-    if scheme == "https":
-        raise invalid_value(
-            "listeners", text, "https is not served here: put a proxy with TLS before the worker"
-        )
-    if scheme != "http" or parts.path.strip("/") or parts.query:
-        raise invalid_value("listeners", text, "Listener URLs are http://HOST:PORT")
-    try:
-        endpoint = parse_endpoint(parts.netloc)
-    except ConfigError as error:
-        raise invalid_value("listeners", text, str(error)) from error
-    return Endpoint("" if parts.netloc.startswith(":") else endpoint.host, endpoint.port)
 
 
 def _servers(name: str, value: Any) -> None:
@@ -129,7 +113,7 @@ WORKER_CONFIG: Final = ConfigDef(
         worker_key(
             "listeners",
             ConfigType.LIST,
-            "Where the REST interface listens, http://HOST:PORT.",
+            "Where the REST interface listens, http://HOST:PORT or https://HOST:PORT.",
             [_DEFAULT_LISTENER],
             _listeners,
         ),
@@ -137,6 +121,26 @@ WORKER_CONFIG: Final = ConfigDef(
             "rest.advertised.host.name", ConfigType.STRING, "The host of this worker's id.", None
         ),
         worker_key("rest.advertised.port", ConfigType.INT, "The port of this worker's id.", None),
+        worker_key(
+            "rest.advertised.listener",
+            ConfigType.STRING,
+            "Whether other workers reach this one by http or https; without it by the first "
+            "listener.",
+            None,
+            optional(one_of_ignoring_case("http", "https")),
+        ),
+        worker_key(
+            EXTENSIONS,
+            ConfigType.LIST,
+            "BasicAuthSecurityRestExtension, if users of the REST interface have passwords.",
+            [],
+        ),
+        worker_key(
+            CREDENTIALS_FILE,
+            ConfigType.STRING,
+            "The properties file with the passwords of users.",
+            None,
+        ),
         worker_key(
             "access.control.allow.origin",
             ConfigType.STRING,
@@ -198,6 +202,12 @@ WORKER_CONFIG: Final = ConfigDef(
             "Whether the noted topics may be forgotten.",
             True,
         ),
+        worker_key(
+            "erasures.enable",
+            ConfigType.BOOLEAN,
+            "Whether sinks leave out, and remove, what Waylog's topic erasure says is erased.",
+            True,
+        ),
         worker_key("plugin.path", ConfigType.LIST, "Ignored: plugins are Python packages.", None),
         worker_key(
             "plugin.discovery",
@@ -223,11 +233,11 @@ STANDALONE_CONFIG: Final = ConfigDef(
 _PREFIXES: Final = (
     *("consumer.", "producer.", "admin.", "key.converter.", "value.converter."),
     *("header.converter.", "config.providers.", "ssl.", "sasl.", "security.", "metrics."),
-    *("metric.reporters", "listeners.https.", "admin.listeners", "rest.extension.classes"),
+    *("metric.reporters", "listeners.https.", "admin.listeners"),
     *("client.", "reconnect.backoff.", "retry.backoff.", "request.timeout.ms", "retries"),
     *("connections.max.idle.ms", "receive.buffer.bytes", "send.buffer.bytes"),
     *("metadata.max.age.ms", "response.http.headers.config", "auto.include.jmx.reporter"),
-    *("internal.key.converter", "internal.value.converter", "rest.advertised.listener"),
+    *("internal.key.converter", "internal.value.converter"),
 )
 _FILE_PROVIDER: Final = "org.apache.kafka.common.config.provider.FileConfigProvider"
 _DIRECTORY_PROVIDER: Final = "org.apache.kafka.common.config.provider.DirectoryConfigProvider"
@@ -238,7 +248,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What the properties of a worker say."""
 
     bootstrap_servers: str
-    listeners: tuple[Endpoint, ...]
+    listeners: tuple[RestListener, ...]
     timing: Timing
     stop_timeout_s: float
     #: All properties, with variables replaced: for clients and converters.
@@ -252,6 +262,23 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     tracks_topics: bool = True
     may_reset_topics: bool = True
     override_policy: str = "All"
+    honours_erasures: bool = True
+    rest_security: RestSecurity = RestSecurity()
+    #: Index of the listener by which other workers reach this one.
+    advertised_listener: int = 0
+
+    @property
+    def converters(self) -> dict[str, str]:
+        """The converters of connectors that name none, by the names of the properties."""
+        names = ("key.converter", "value.converter", "header.converter")
+        default = {"header.converter": "org.apache.kafka.connect.storage.SimpleHeaderConverter"}
+        given = {each: self.properties[each] for each in names if each in self.properties}
+        return default | given
+
+    @property
+    def advertised(self) -> RestListener:
+        """The listener by which other workers reach this one."""
+        return self.listeners[self.advertised_listener]
 
 
 def worker_settings(properties: Mapping[str, str], variables: Variables) -> WorkerSettings:
@@ -277,9 +304,12 @@ def settings_of(
     parsed: Mapping[str, Any], resolved: dict[str, str], offset_file: Path
 ) -> WorkerSettings:
     """Return what properties say that any worker has; raises ConfigException."""
+    listeners = tuple(parse_listener(each) for each in parsed["listeners"])
     return WorkerSettings(
         bootstrap_servers=",".join(parsed["bootstrap.servers"]),
-        listeners=tuple(parse_listener(each) for each in parsed["listeners"]),
+        listeners=listeners,
+        rest_security=rest_security(resolved, listeners),
+        advertised_listener=_advertised(parsed["rest.advertised.listener"], listeners),
         offset_file=offset_file,
         timing=Timing(
             flush_interval_s=parsed["offset.flush.interval.ms"] / 1000,
@@ -295,7 +325,18 @@ def settings_of(
         tracks_topics=parsed["topic.tracking.enable"],
         may_reset_topics=parsed["topic.tracking.allow.reset"],
         override_policy=parsed["connector.client.config.override.policy"],
+        honours_erasures=parsed["erasures.enable"],
     )
+
+
+def _advertised(scheme: str | None, listeners: Sequence[RestListener]) -> int:
+    """Return which listener other workers use; raises ConfigException."""
+    if scheme is None:
+        return 0
+    for index, each in enumerate(listeners):
+        if each.scheme == scheme.lower():
+            return index
+    raise invalid_value("rest.advertised.listener", scheme, "there is no such listener")
 
 
 def unknown_properties(

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from consumers.connect.worker.plugin_table import waylog_version
 from tests.consumers.connect.connect_process import (
     DistributedProcess,
     Topic,
@@ -126,6 +127,31 @@ def test_three_workers_share_tasks(servers: str, make_group: MakeGroup, tmp_path
         assert sorted(each.ask("GET", "/connectors")[1]) == names
         assert each.stop() == 0
         assert "Traceback" not in each.output
+
+
+def test_eager_workers_share_tasks_and_take_over(
+    servers: str, make_group: MakeGroup, tmp_path: Path
+) -> None:
+    one, two = make_group(2, unique("eager"), **{"connect.protocol": "eager"})
+    one.start()
+    names = [f"s{number}" for number in range(4)]
+    topics = {name: unique("t") for name in names}
+    for name in names:
+        (tmp_path / name).write_text("a\n")
+        create(one, name, source(tmp_path / name, topics[name]))
+    wait_until(lambda: running(one, names), "all on the first", one)
+    two.start()
+    wait_until(lambda: spread(one, names, [one, two]), "half on each", one)
+    one.kill()
+    wait_until(lambda: spread(two, names, [two]), "all on the second", two)
+    for name in names:
+        with (tmp_path / name).open("a") as file:
+            file.write("b\n")
+        records = Topic(servers, topics[name])
+        wait_until(lambda records=records: "b" in records.values(), name, two)  # type: ignore[misc]
+        records.close()
+    assert two.stop() == 0
+    assert "Traceback" not in one.output + two.output
 
 
 def test_a_worker_that_joins_or_leaves_does_not_stop_what_stays(
@@ -390,7 +416,7 @@ def test_what_workers_share_is_in_kafkas_form(
     states = newest(servers, f"{group}-status")
     assert states["status-task-in-0"] == {
         "state": "PAUSED", "trace": None, "worker_id": worker.worker_id, "generation":
-        states["status-task-in-0"]["generation"], "version": None,
+        states["status-task-in-0"]["generation"], "version": waylog_version(),
     }  # fmt: skip
     assert states[f"status-topic-{topic}:connector-in"]["topic"]["name"] == topic
 

@@ -55,6 +55,23 @@ def client_context(properties: Mapping[str, str]) -> ssl.SSLContext:
     return context
 
 
+def server_context(properties: Mapping[str, str], client_auth: ssl.VerifyMode) -> ssl.SSLContext:
+    """Return the context of a listener; raises ConfigError.
+
+    `client_auth` says whether clients need a certificate of the authorities in the properties.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if not any(name in properties for name in ("ssl.certificate.location", "ssl.certificate.pem")):
+        raise ConfigError("ssl.keystore.location is missing: a PEM file with certificate and key")
+    _load_certificate(context, properties)
+    context.verify_mode = client_auth
+    if client_auth is not ssl.CERT_NONE:
+        _load_authorities(context, properties)
+    set_cipher_suites(context, properties)
+    return context
+
+
 def set_cipher_suites(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
     """Use `ssl.cipher.suites`, in OpenSSL's names, if it is given; raises ConfigError."""
     suites = properties.get("ssl.cipher.suites")

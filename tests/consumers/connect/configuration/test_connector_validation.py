@@ -114,7 +114,7 @@ def test_the_answer_has_the_members_of_kafka_connects() -> None:
             "width": "SHORT",
             "display_name": "Tasks max",
             "dependents": [],
-            "order": 3,
+            "order_in_group": 4,
         },
         "value": {
             "name": "tasks.max",

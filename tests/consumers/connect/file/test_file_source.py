@@ -23,6 +23,8 @@ class Context:
         self.offset_reader = self
         self._offset = offset
 
+    transaction_context = None
+
     def configs(self) -> Mapping[str, str]:
         return {}
 

@@ -212,6 +212,26 @@ def test_the_tombstone_of_an_erased_device_removes_its_files(tmp_path: Path) -> 
     assert sink.files() == ["anna/bike/2025-11-01.gpx", "anna/phone/note.txt"]
 
 
+@pytest.mark.parametrize("form", ["gpx", "geojson"])
+def test_an_erasure_removes_positions_until_its_time(tmp_path: Path, form: str) -> None:
+    sink = Sink(tmp_path, format=form)
+    erased_at = fix(1)["time"]
+    sink.write(fix(0), fix(1), fix(2), fix(0, "anna/bike"), next_day())
+    # Neither what is in files nor what waits for them stays.
+    sink.task.put([record(fix(1) | {"id": "waits"}), record(fix(3))])
+    sink.task.erase({"anna/phone": erased_at, "ghost/x": erased_at, "../../etc": erased_at})
+    sink.task.flush({})
+    names = [
+        f"anna/{each}.{form}"
+        for each in ("bike/2025-11-01", "phone/2025-11-01", "phone/2025-11-02")
+    ]
+    assert sink.files() == names
+    lines = read_lines(tmp_path / names[1], FORMATS[form], "anna/phone")
+    assert [each.id for each in lines] == [fix(2)["id"], fix(3)["id"]]
+    sink.task.erase({"anna/phone": 2**63 - 1, "anna/bike": -(2**63)})
+    assert sink.files() == names[:1]
+
+
 @pytest.mark.parametrize(
     "device", ["../../etc", "..", "./..", "a/../../b", "a\0/b", "a/b/c", "/", ".", "a/.."]
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from consumers.connect.group.assignor import Assignor
 from consumers.connect.group.member import Member
-from consumers.connect.group.protocol import SESSIONED
+from consumers.connect.group.protocol import EAGER, SESSIONED
 from consumers.connect.group.work import Work
 from consumers.connect.storage.states import TaskId
 
@@ -18,13 +18,17 @@ def make(number: int) -> Member:
 
 
 def round_of(
-    members: list[Member], generation: int, configured: Work = WORK, offset: int = 5
+    members: list[Member],
+    generation: int,
+    configured: Work = WORK,
+    offset: int = 5,
+    protocol: str = SESSIONED,
 ) -> None:
     """Have all join; the first one leads. Each has read the configurations up to an offset."""
     joined = {}
     for each in members:
-        joined[each.member_id] = dict(each.offered(offset))[SESSIONED]
-        each.joined(each.member_id, generation, SESSIONED)
+        joined[each.member_id] = dict(each.offered(offset))[protocol]
+        each.joined(each.member_id, generation, protocol)
     assigned = members[0].lead(joined, configured, offset, generation * 10)
     for each in members:
         each.synced(assigned[each.member_id])
@@ -50,6 +54,29 @@ def test_members_get_their_part_and_know_the_leader() -> None:
         owner = one if task in one.work.tasks else two
         assert one.owner_of(Work.of((), (task,))) == owner.url
     assert two.owner_of(WORK) is None
+
+
+def test_eager_members_get_all_work_in_turn() -> None:
+    one, two = make(1), make(2)
+    round_of([one, two], 1, protocol=EAGER)
+    assert one.work == Work.of(("a",), (TaskId("a", 0),))
+    assert two.work == Work.of(("b",), (TaskId("a", 1),))
+    assert one.owner_of(Work.of(("b",))) == two.url
+    # All is assigned anew, whatever somebody had.
+    round_of([one], 2, protocol=EAGER)
+    assert one.work == WORK
+
+
+def test_what_an_eager_round_gives_to_others_is_revoked() -> None:
+    one, two = make(1), make(2)
+    round_of([one], 1)
+    before = one.work
+    one.joined("id-1", 2, EAGER)
+    two.joined("id-2", 2, EAGER)
+    members = {each.member_id: dict(each.offered(5))[EAGER] for each in (one, two)}
+    assignment = one.synced(one.lead(members, WORK, 5, 0)["id-1"])
+    assert assignment.revoked == before.minus(one.work)
+    assert not assignment.revoked.is_empty
 
 
 def test_work_stays_when_a_member_joins_again() -> None:

@@ -92,7 +92,29 @@ def test_a_long_count_makes_no_long_list() -> None:
         decode_assignment(head + struct.pack(">i", 2**31 - 1))
 
 
-def test_sessioned_workers_offer_both_protocols() -> None:
+def test_eager_workers_say_no_work_and_are_assigned_all_of_it() -> None:
+    metadata = Metadata("http://h:1/", 5, Assignment(0, "l", "u", 1, WORK))
+    data = encode_metadata(metadata, 0)
+    assert data == struct.pack(">h", 0) + text("http://h:1/") + struct.pack(">q", 5)
+    assert decode_metadata(data) == Metadata("http://h:1/", 5, None)
+    assignment = Assignment(0, "leader-1", "http://h:1/", 42, Work.of(("a",), (TaskId("a", 3),)))
+    data = encode_assignment(assignment._replace(delay_ms=7, revoked=WORK), 0)
+    assert data == b"".join(
+        (
+            struct.pack(">hh", 0, 0),
+            text("leader-1"),
+            text("http://h:1/"),
+            struct.pack(">q", 42),
+            struct.pack(">i", 1) + text("a") + struct.pack(">iii", 2, -1, 3),
+        )
+    )
+    assert decode_assignment(data) == assignment
+
+
+def test_workers_offer_the_older_protocols_too() -> None:
     metadata = Metadata("http://h:1/", 5, None)
-    assert [name for name, _ in protocols(metadata, "sessioned")] == ["sessioned", "compatible"]
-    assert [name for name, _ in protocols(metadata, "compatible")] == ["compatible"]
+    assert [name for name, _ in protocols(metadata, "sessioned")] == [
+        *("sessioned", "compatible", "default"),
+    ]
+    assert [name for name, _ in protocols(metadata, "compatible")] == ["compatible", "default"]
+    assert [name for name, _ in protocols(metadata, "default")] == ["default"]

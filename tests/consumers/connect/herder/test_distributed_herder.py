@@ -16,9 +16,12 @@ from consumers.connect.herder.effects import (
     AlterSourceOffsets,
     DivideWork,
     Effect,
+    FenceProducers,
+    FenceTasks,
     MoveConnector,
     Operation,
     PublishTasks,
+    Refresh,
     RequestRestart,
     StartTask,
     StopTasks,
@@ -36,6 +39,7 @@ from consumers.connect.herder.restart_plan import RestartRequest
 from consumers.connect.storage.configurations import (
     MemoryConfigurationStore,
     PutConnector,
+    PutFencing,
     PutTarget,
     PutTasks,
     RemoveTasks,
@@ -57,11 +61,16 @@ class World:
     rebalance_expected = False
     has_work = True
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_exactly_once: bool = False) -> None:
         self.store = MemoryConfigurationStore()
         self.statuses = MemoryStatusStore()
         self.herder = DistributedHerder(
-            self.store, self.statuses, "w:1", lambda each: each["connector.class"], self
+            self.store,
+            self.statuses,
+            "w:1",
+            lambda each: each["connector.class"],
+            self,
+            is_exactly_once=is_exactly_once,
         )
         self.herder.generation = 7
         self.effects: list[Effect] = []
@@ -278,8 +287,35 @@ def test_an_end_is_told_as_one_of_the_generation_in_which_it_was_decided(world: 
     assert task.generation == 9
 
 
-def test_fencing_is_refused(world: World) -> None:
-    with pytest.raises(ConnectException, match="no exactly-once sources"):
+def test_the_leader_fences_former_tasks_before_new_ones_begin() -> None:
+    world = World(is_exactly_once=True)
+    # There were none before: nobody can write.
+    world.run(world.herder.begin_tasks([TASK]))
+    assert [type(each) for each in world.effects] == [StopTasks, Refresh, Write, StartTask]
+    assert world.store.config.fenced_tasks("c") == 2
+    world.run(world.herder.begin_tasks([TASK]))
+    assert [type(each) for each in world.effects] == [StopTasks, Refresh, StartTask]
+    # Work was divided anew: the former two may be anywhere.
+    world.store.config.apply(PutTasks("c", [{"n": "0"}]))
+    world.run(world.herder.fence("c"))
+    assert world.effects == [Refresh(), FenceProducers("c", CONFIG, 2), Write(PutFencing("c", 1))]
+    world.store.config.apply(PutTasks("c", [{"n": "1"}]))
+    world.run(world.herder.fence("c"))
+    # A single task fences the former one itself, by the same id.
+    assert world.effects == [Refresh(), Write(PutFencing("c", 1))]
+
+
+def test_others_ask_the_leader_to_fence() -> None:
+    world = World(is_exactly_once=True)
+    world.is_leader = False
+    world.run(world.herder.begin_tasks([TASK]))
+    assert [type(each) for each in world.effects] == [StopTasks, FenceTasks, StartTask]
+    with pytest.raises(WrongWorker):
+        world.run(world.herder.fence("c"))
+
+
+def test_fencing_is_refused_without_exactly_once_sources(world: World) -> None:
+    with pytest.raises(ConnectException, match="does not have exactly-once source support"):
         world.run(world.herder.fence("c"))
     with pytest.raises(NotFound, match=r"^Connector x not found$"):
         world.run(world.herder.fence("x"))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +22,7 @@ USER: Final = "waylog"
 _PLACES: Final = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/usr/local/pgsql/bin")
 #: PostgreSQL refuses to run as root.
 _ACCOUNTS: Final = ("postgres", "nobody")
+_START_S: Final = 60.0
 
 
 def programs() -> Path:
@@ -98,6 +101,30 @@ class PostgresServer:
     def stop(self, mode: str = "fast") -> None:
         """Stop the server; `mode` immediate is as a crash, what is committed is kept."""
         self._control("stop", "-w", "-t", "60", "-m", mode)
+
+    def kill(self) -> None:
+        """Kill the server's first process (SIGKILL); the others end by themselves."""
+        pid = int((self._data / "postmaster.pid").read_text().split("\n", 1)[0])
+        os.kill(pid, signal.SIGKILL)
+
+    def kill_a_session(self) -> None:
+        """Kill a process that serves a client (SIGKILL): the server ends all, and recovers."""
+        found = self.query(
+            "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'waylog-connect%' LIMIT 1"
+        )
+        for (pid,) in found:
+            os.kill(pid, signal.SIGKILL)
+
+    def start_again(self) -> None:
+        """Start the server after `kill`, once what is left of it has ended."""
+        deadline = time.monotonic() + _START_S
+        while True:
+            try:
+                self.start()
+                return
+            except AssertionError:
+                if time.monotonic() > deadline:
+                    raise
 
     def remove(self) -> None:
         """Stop the server if it runs, and remove its files."""

@@ -21,6 +21,7 @@ from consumers.connect.configuration.variables import EnvironmentProvider, Varia
 from consumers.connect.rest.bodies import BODY_BYTES_MAX
 from consumers.connect.rest.server import make_application
 from consumers.connect.storage.offset_file import OffsetFile
+from consumers.connect.worker.plugin_table import waylog_version
 from consumers.connect.worker.standalone import StandaloneWorker
 from consumers.connect.worker.worker_settings import worker_settings
 
@@ -147,7 +148,8 @@ async def test_a_connector_is_created_and_shown(rest: Rest, tmp_path: Path) -> N
 
 
 async def test_a_state_names_the_worker(rest: Rest, source: str) -> None:
-    running = {"state": "RUNNING", "worker_id": "w:8083"}
+    # With the version of its plugin (KIP-891).
+    running = {"state": "RUNNING", "worker_id": "w:8083", "version": waylog_version()}
     assert await rest.state(source, "RUNNING") == {
         "name": source,
         "connector": running,

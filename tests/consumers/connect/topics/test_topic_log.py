@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from consumers.connect.configuration.exceptions import ConfigException
@@ -111,6 +112,28 @@ def test_writing_and_reading_wait_for_a_log_that_is_away(tmp_path: Path) -> None
     assert [each.key for each in taken] == [b"k"]
     log.close()
     broker.stop()
+
+
+def test_what_is_committed_behind_an_open_transaction_is_waited_for(
+    servers: str, topic: str, log: TopicLog, taken: list[TopicRecord]
+) -> None:
+    one, two = (
+        Producer(client_config(servers, "tests", transactional_id=f"{topic}-{number}"))
+        for number in range(2)
+    )
+    for each in (one, two):
+        each.init_transactions(WAIT_S)
+        each.begin_transaction()
+    one.produce(topic, b"v", b"open", partition=0)
+    one.flush(WAIT_S)
+    two.produce(topic, b"v", b"committed", partition=0)
+    two.commit_transaction(WAIT_S)
+    read = log.read_to_end(topic)
+    with pytest.raises(TimeoutError):
+        read.result(1.0)
+    one.abort_transaction(WAIT_S)
+    read.result(WAIT_S)
+    assert [each.key for each in taken] == [b"committed"]
 
 
 def test_topics_are_created_compacted_and_may_be_there(servers: str, topic: str) -> None:

@@ -8,10 +8,10 @@ import pytest
 
 from consumers.connect.configuration.exceptions import ConfigException
 from consumers.connect.configuration.variables import NO_VARIABLES
+from consumers.connect.worker.rest_security import RestListener, parse_listener
 from consumers.connect.worker.worker_settings import (
     WorkerSettings,
     make_variables,
-    parse_listener,
     unknown_properties,
     worker_settings,
 )
@@ -32,7 +32,7 @@ def settings(**more: str) -> WorkerSettings:
 def test_defaults_are_those_of_kafka_but_for_the_listener() -> None:
     found = settings()
     assert found.bootstrap_servers == "localhost:9092"
-    assert found.listeners == (Endpoint("127.0.0.1", 8083),)
+    assert found.listeners == (RestListener(Endpoint("127.0.0.1", 8083)),)
     assert (found.timing.flush_interval_s, found.timing.flush_timeout_s) == (60.0, 5.0)
     assert found.stop_timeout_s == 5.0
     assert found.creates_topics
@@ -42,10 +42,13 @@ def test_defaults_are_those_of_kafka_but_for_the_listener() -> None:
 def test_several_brokers_and_listeners_may_be_named() -> None:
     found = settings(bootstrap_servers="a:1, b:2", listeners="http://127.0.0.1:1,HTTP://:2")
     assert found.bootstrap_servers == "a:1,b:2"
-    assert found.listeners == (Endpoint("127.0.0.1", 1), Endpoint("", 2))
+    assert [each.endpoint for each in found.listeners] == [
+        Endpoint("127.0.0.1", 1),
+        Endpoint("", 2),
+    ]
 
 
-@pytest.mark.parametrize("text", ["https://a:1", "a:1", "http://a", "http://a:1/x", "http://[::1"])
+@pytest.mark.parametrize("text", ["ftp://a:1", "a:1", "http://a", "http://a:1/x", "http://[::1"])
 def test_other_listeners_are_refused(text: str) -> None:
     with pytest.raises(ConfigException, match="configuration listeners"):
         parse_listener(text)

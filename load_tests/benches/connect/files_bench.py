@@ -1,6 +1,6 @@
 """Measures `waylog connect`: records a second, and CPU for a record, of files in and out.
 
-    python -m load_tests.benches.connect_bench --records 1000000
+    python -m load_tests.benches.connect.files_bench --records 1000000
 
 A topic with small records of text is written to a file by FileStreamSink, then the file is read
 into another topic by FileStreamSource, both with StringConverter. CPU is that of the worker's
@@ -41,7 +41,7 @@ _LIMIT_S: Final = 600.0
 def main(argv: list[str] | None = None) -> int:
     """Run the measurements; print a line of JSON for each."""
     parser = argparse.ArgumentParser(
-        prog="python -m load_tests.benches.connect_bench",
+        prog="python -m load_tests.benches.connect.files_bench",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -89,12 +89,15 @@ def _load(servers: str, records: int) -> None:
     assert producer.flush(_LIMIT_S) == 0
 
 
-class _Worker:
+class Worker:
+    """A worker in a process of its own."""
+
     def __init__(self, pid: int, url: str) -> None:
         self.pid = pid
         self._url = url
 
     def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> None:
+        """Ask for something over REST."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self._url + path, data, method=method)  # noqa: S310
         if data is not None:
@@ -109,14 +112,21 @@ class _Worker:
 
     def memory_mb(self) -> float:
         """Return the most memory that the worker has had."""
+        return self._memory_mb("VmHWM")
+
+    def memory_now_mb(self) -> float:
+        """Return the memory that the worker has now."""
+        return self._memory_mb("VmRSS")
+
+    def _memory_mb(self, name: str) -> float:
         text = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii")
-        found = re.search(r"VmHWM:\s+(\d+) kB", text)
+        found = re.search(rf"{name}:\s+(\d+) kB", text)
         assert found is not None
         return int(found[1]) / 1024
 
 
 @contextmanager
-def worker_process(folder: Path, servers: str) -> Iterator[_Worker]:
+def worker_process(folder: Path, servers: str) -> Iterator[Worker]:
     """Run a worker with its files in a folder."""
     config = folder / "worker.properties"
     save_properties(
@@ -130,27 +140,29 @@ def worker_process(folder: Path, servers: str) -> Iterator[_Worker]:
             "listeners": "http://127.0.0.1:0",
         },
     )
-    process = subprocess.Popen(
-        [sys.executable, "-m", "waylog.cli", "connect", "standalone", str(config)],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
+    lines = folder / "worker.log"
+    with lines.open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "waylog.cli", "connect", "standalone", str(config)], stderr=log
+        )
     try:
-        for line in process.stderr:
-            if found := re.search(r"connect worker ready (\S+)", line):
-                yield _Worker(process.pid, found[1])
-                break
-        else:
-            raise RuntimeError("the worker has not started")
+        yield Worker(process.pid, _url(process, lines))
     finally:
         process.terminate()
-        process.stderr.close()
         process.wait()
 
 
+def _url(process: subprocess.Popen[bytes], lines: Path) -> str:
+    """Return the URL of a worker's REST interface, once it is ready."""
+    while process.poll() is None:
+        if found := re.search(r"connect worker ready (\S+)", lines.read_text(encoding="utf-8")):
+            return found[1]
+        time.sleep(_LOOK_S)
+    raise RuntimeError(f"the worker has not started: {lines.read_text(encoding='utf-8')}")
+
+
 def measured(
-    worker: _Worker, kind: str, config: dict[str, str], records: int, done: Any
+    worker: Worker, kind: str, config: dict[str, str], records: int, done: Any
 ) -> dict[str, Any]:
     """Run a connector until `done()`; return what it has used."""
     name = f"bench-{kind}"
@@ -174,7 +186,7 @@ def measured(
     }
 
 
-def _sink(worker: _Worker, folder: Path, records: int) -> dict[str, Any]:
+def _sink(worker: Worker, folder: Path, records: int) -> dict[str, Any]:
     path = folder / "out.txt"
     config = {"connector.class": "FileStreamSink", "topics": _FROM.name, "file": str(path)}
 
@@ -184,7 +196,7 @@ def _sink(worker: _Worker, folder: Path, records: int) -> dict[str, Any]:
     return measured(worker, "sink", config, records, done)
 
 
-def _source(worker: _Worker, folder: Path, servers: str, records: int) -> dict[str, Any]:
+def _source(worker: Worker, folder: Path, servers: str, records: int) -> dict[str, Any]:
     path = folder / "out.txt"
     config = {"connector.class": "FileStreamSource", "topic": _TO.name, "file": str(path)}
     consumer = Consumer(consumer_config(servers, "bench", "bench"))

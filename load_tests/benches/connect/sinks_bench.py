@@ -1,7 +1,7 @@
 """Measures the sinks of `waylog connect`: records a second, and CPU for a record.
 
-    python -m load_tests.benches.sinks_bench --kind postgresql --records 300000
-    python -m load_tests.benches.sinks_bench --kind http --records 60000
+    python -m load_tests.benches.connect.sinks_bench --kind postgresql --records 300000
+    python -m load_tests.benches.connect.sinks_bench --kind http --records 60000
 
 Fixes of topic `location` go into a table of a PostgreSQL that is started
 for it (upsert by id), or one by one to an HTTP server in a process of its own. CPU is that of the
@@ -13,31 +13,24 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
-import os
-import pwd
-import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from ctypes import c_long
 from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka import Producer
 
-from load_tests.benches.connect_bench import broker_process, measured, worker_process
+from load_tests.benches.connect.files_bench import broker_process, measured, worker_process
+from load_tests.benches.connect.targets import answering_server, postgres_process
 from waylog.kafka.clients import ensure_topics, producer_config
 from waylog.kafka.topics import Topic
 from waylog.messages import Fix, encode, fix_id
-from waylog.network.free_ports import free_ports
 
 _TOPIC: Final = Topic("bench-fixes", 4, {})
 _DEVICES: Final = 1000
 _LIMIT_S: Final = 600.0
-_USER: Final = "waylog"
 _INSERTED: Final = "SELECT n_tup_ins FROM pg_stat_user_tables WHERE relname = 'fixes'"
 #: Statistics are up to a second behind.
 _NEARLY: Final = 0.9
@@ -46,7 +39,7 @@ _NEARLY: Final = 0.9
 def main(argv: list[str] | None = None) -> int:
     """Run the measurement; print a line of JSON."""
     parser = argparse.ArgumentParser(
-        prog="python -m load_tests.benches.sinks_bench",
+        prog="python -m load_tests.benches.connect.sinks_bench",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -121,106 +114,44 @@ def _load(servers: str, records: int) -> None:
 def _to_postgresql(arguments: Any) -> Iterator[tuple[dict[str, str], Callable[[], bool]]]:
     import psycopg
 
-    programs = max(Path("/usr/lib/postgresql").glob("*/bin"))
-    folder = Path(tempfile.mkdtemp(prefix="waylog-postgres-"))
-    account: dict[str, Any] = {}
-    if os.geteuid() == 0:  # it refuses to run as root
-        found = pwd.getpwnam("postgres")
-        account = {"user": found.pw_uid, "group": found.pw_gid, "extra_groups": []}
-        os.chown(folder, found.pw_uid, found.pw_gid)
-    (port,) = free_ports(1)
-    data = folder / "data"
+    with (
+        postgres_process() as server,
+        psycopg.connect(server.url, autocommit=True) as connection,
+    ):
+        if arguments.postgis:
+            connection.execute("CREATE EXTENSION postgis")
 
-    def run(*words: str) -> None:
-        subprocess.run(words, check=True, stdout=subprocess.DEVNULL, cwd=folder, **account)
+        def done() -> bool:
+            # Counting rows all the time would cost the server more than writing them.
+            (inserted,) = connection.execute(_INSERTED).fetchone() or (0,)
+            if inserted < arguments.records * _NEARLY:
+                return False
+            (rows,) = connection.execute("SELECT count(*) FROM fixes").fetchone() or (0,)
+            return bool(rows >= arguments.records)
 
-    run(str(programs / "initdb"), "-D", str(data), "-U", _USER, "--auth=trust", "-E", "UTF8")
-    options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1"
-    control = (str(programs / "pg_ctl"), "-D", str(data), "-w")
-    run(*control, "-l", str(folder / "log"), "-o", options, "start")
-    try:
-        url = f"postgresql://{_USER}@127.0.0.1:{port}/postgres"
-        with psycopg.connect(url, autocommit=True) as connection:
-            if arguments.postgis:
-                connection.execute("CREATE EXTENSION postgis")
-
-            def done() -> bool:
-                # Counting rows all the time would cost the server more than writing them.
-                (inserted,) = connection.execute(_INSERTED).fetchone() or (0,)
-                if inserted < arguments.records * _NEARLY:
-                    return False
-                (rows,) = connection.execute("SELECT count(*) FROM fixes").fetchone() or (0,)
-                return bool(rows >= arguments.records)
-
-            config = {
-                "connector.class": "PostgreSqlSink",
-                "connection.url": url,
-                "table.name.format": "fixes",
-                "insert.mode": "upsert",
-                "pk.mode": "record_value",
-                "pk.fields": "id",
-                "auto.create": "true",
-                "geometry.field": "place" if arguments.postgis else "",
-            }
-            yield config, done
-    finally:
-        run(*control, "-m", "fast", "stop")
-        shutil.rmtree(folder)
+        config = {
+            "connector.class": "PostgreSqlSink",
+            "connection.url": server.url,
+            "table.name.format": "fixes",
+            "insert.mode": "upsert",
+            "pk.mode": "record_value",
+            "pk.fields": "id",
+            "auto.create": "true",
+            "geometry.field": "place" if arguments.postgis else "",
+        }
+        yield config, done
 
 
 @contextmanager
 def _to_http(arguments: Any) -> Iterator[tuple[dict[str, str], Callable[[], bool]]]:
-    (port,) = free_ports(1)
-    received = multiprocessing.Value(c_long, 0)
-    server = multiprocessing.Process(target=_serve, args=(port, received), daemon=True)
-    server.start()
-    try:
+    with answering_server() as server:
         config = {
             "connector.class": "HttpSink",
-            "url": f"http://127.0.0.1:{port}",
+            "url": server.url,
             "template": "traccar-json",
             "connections.max": "16",
         }
-        yield config, lambda: received.value >= arguments.records
-    finally:
-        server.terminate()
-        server.join()
-
-
-def _serve(port: int, received: Any) -> None:
-    """Answer 200 to everything, as cheaply as Python does: the machine has two processors."""
-    import asyncio
-
-    import uvloop
-
-    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-
-    class Answering(asyncio.Protocol):
-        def __init__(self) -> None:
-            self._data = b""
-
-        def connection_made(self, transport: Any) -> None:
-            self._transport = transport
-
-        def data_received(self, data: bytes) -> None:
-            self._data += data
-            while True:
-                head, found, rest = self._data.partition(b"\r\n\r\n")
-                if not found:
-                    return
-                length = int(head.lower().partition(b"content-length:")[2].split(b"\r", 1)[0])
-                if len(rest) < length:
-                    return
-                self._data = rest[length:]
-                received.value += 1
-                self._transport.write(answer)
-
-    async def serve() -> None:
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(Answering, "127.0.0.1", port)
-        await server.serve_forever()
-
-    uvloop.run(serve())
+        yield config, lambda: server.requests >= arguments.records
 
 
 if __name__ == "__main__":
