@@ -1,4 +1,4 @@
-"""Schemas of Avro, parsed and compared by Apache's package.
+"""Schemas of Avro, parsed by Apache's package.
 
 A schema that is registered as Avro can also be read by waylog.serialization: what that refuses,
 because its values could be far larger than their bytes, is refused here.
@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import avro.compatibility
 import avro.name
 import avro.schema
 import msgspec
-from avro.compatibility import (
-    ReaderWriterCompatibilityChecker,
-    SchemaCompatibilityType,
-)
+from avro.compatibility import SchemaCompatibilityType
 
+from gateway.schema_registry.avro_compatibility import compared
 from gateway.schema_registry.errors import invalid_schema
 from gateway.schema_registry.parsed import ParsedSchema, Referenced
 from gateway.schema_registry.records import Reference
@@ -110,8 +107,7 @@ def _short(name: str, namespace: str) -> str:
 
 def _incompatibilities(reader: avro.schema.Schema, writer: avro.schema.Schema) -> list[str]:
     try:
-        checker = ReaderWriterCompatibilityChecker()  # type: ignore[no-untyped-call]
-        result = checker.get_compatibility(reader, writer)
+        result = compared(reader, writer)
     except RecursionError as error:
         raise invalid_schema("it is nested too deeply to be compared") from error
     if result.compatibility is SchemaCompatibilityType.compatible:

@@ -81,7 +81,7 @@ class Changes:
             return self._import(subject, parsed, *given)
         if given[0] is not None:
             raise not_permitted(f"Subject {subject} is not in import mode")
-        reasons = self._schemas.incompatible(subject, parsed)
+        reasons = self._schemas.incompatible(subject, request, normalize=normalize)
         if reasons:
             raise incompatible(
                 "Schema being registered is incompatible with an earlier schema for subject "

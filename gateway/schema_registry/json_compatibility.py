@@ -19,6 +19,8 @@ from gateway.schema_registry.parsed import difference
 
 #: Pairs of schemas that one comparison looks at: alternatives of alternatives are many.
 _COMPARED_MAX: Final = 20_000
+#: Bytes of schemas in these pairs, both of each: a large one may come in many pairs.
+_COMPARED_BYTES_MAX: Final = 256 * 1024 * 1024
 _REFERENCES_MAX: Final = 100
 _PATTERN_MAX: Final = 1_000
 
@@ -83,6 +85,7 @@ class _Comparison:
         self.writer: Final = writer
         self._open: Final[set[tuple[bytes, bytes]]] = set()
         self._compared = 0
+        self._compared_bytes = 0
 
     def differences(
         self, reader: Any, writer: Any, reader_root: Any, writer_root: Any, path: str
@@ -98,6 +101,9 @@ class _Comparison:
         if _accepts_none(reader):
             return [difference("TYPE_NARROWED", f"the reader accepts nothing at {path}")]
         pair = _encode(reader), _encode(writer)
+        self._compared_bytes += len(pair[0]) + len(pair[1])
+        if self._compared_bytes > _COMPARED_BYTES_MAX:
+            raise invalid_schema("it is too large for its number of alternatives to be compared")
         if pair in self._open:
             return []  # schemas that contain themselves: what is compared further up decides
         self._open.add(pair)

@@ -177,15 +177,14 @@ class _Comparison:
         yield from self._all(reader.nested_type, writer.nested_type, reader_name, path)
         own = {each.number: each for each in reader.field}
         others = {each.number: each for each in writer.field}
+        oneofs = {each.name for each in reader.oneof_decl}
         for number, field in others.items():
             where = f"{path}.{field.name} ({number})"
             if number in own:
                 yield from self._field(own[number], field, where)
             elif field.label == _F.LABEL_REQUIRED:
                 yield difference("REQUIRED_FIELD_REMOVED", f"the reader lacks {where}")
-            elif _real_oneof(writer, field) is not None and _real_oneof(writer, field) in {
-                each.name for each in reader.oneof_decl
-            }:
+            elif _real_oneof(writer, field) in oneofs:
                 yield difference("ONEOF_FIELD_REMOVED", f"the reader's oneof lacks {where}")
         for number, field in own.items():
             if number not in others and field.label == _F.LABEL_REQUIRED:
@@ -203,22 +202,14 @@ class _Comparison:
     ) -> Iterator[str]:
         """Of the fields of a oneof a reader keeps the last one only."""
         former = {name for each in writer.field if (name := _real_oneof(writer, each)) is not None}
-        for index, oneof in enumerate(reader.oneof_decl):
-            members = [
-                each
-                for each in reader.field
-                if each.HasField("oneof_index")
-                and each.oneof_index == index
-                and not each.proto3_optional
-            ]
-            moved = [
-                each
-                for each in members
-                if each.number in written and _real_oneof(writer, written[each.number]) is None
-            ]
-            if not moved:
-                continue
-            if oneof.name in former:
+        moved_to: dict[str, list[FieldDescriptorProto]] = {}
+        for each in reader.field:
+            name = _real_oneof(reader, each)
+            was = written.get(each.number)
+            if name is not None and was is not None and _real_oneof(writer, was) is None:
+                moved_to.setdefault(name, []).append(each)
+        for name, moved in moved_to.items():
+            if name in former:
                 yield difference(
                     "FIELD_MOVED_TO_EXISTING_ONEOF",
                     f"{path}.{moved[0].name} is in no oneof of the writer",

@@ -147,9 +147,9 @@ class Queries:
         normalize: bool = False,
     ) -> dict[str, Any]:
         """Return whether a schema is compatible with a version, or (None) as registering asks."""
-        parsed = self._schemas.parse(request, normalize=normalize)
+        self._schemas.parse(request, normalize=normalize)
         against = None if version is None else [self._schemas.get(subject, version)]
-        reasons = self._schemas.incompatible(subject, parsed, against)
+        reasons = self._schemas.incompatible(subject, request, against, normalize=normalize)
         answer: dict[str, Any] = {"is_compatible": not reasons}
         return answer | {"messages": reasons} if verbose else answer
 

@@ -5,9 +5,11 @@ https://docs.confluent.io/platform/current/schema-registry/develop/api.html
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from typing import Any, Final
 
@@ -19,6 +21,7 @@ from gateway.schema_registry.changes import Changes, Decision
 from gateway.schema_registry.errors import RegistryError, schema_not_found
 from gateway.schema_registry.metrics import RegistryMetrics
 from gateway.schema_registry.queries import Queries
+from gateway.schema_registry.records import SchemaValue
 from gateway.schema_registry.schema_types import SCHEMA_TYPES
 from gateway.schema_registry.schemas import SchemaRequest, Schemas
 from gateway.schema_registry.state import State
@@ -39,6 +42,8 @@ _MEDIA_TYPES: Final = frozenset(
     )
 )
 _ID_DIGITS_MAX: Final = 10
+#: Requests that wait for schemas to be parsed and compared.
+_WAITING_MAX: Final = 32
 _encode: Final = msgspec.json.Encoder().encode
 _schema_request: Final = msgspec.json.Decoder(SchemaRequest).decode
 
@@ -81,7 +86,10 @@ class _Routes:
         self, state: State, store: SchemaStore, access: Access, metrics: RegistryMetrics
     ) -> None:
         self._metrics: Final = metrics
-        schemas = Schemas(state)
+        schemas = self._of_state = Schemas(state)
+        #: The thread in which schemas are parsed and compared: other requests go on.
+        self._preparing: Final = ThreadPoolExecutor(1, thread_name_prefix="schemas-comparisons")
+        self._waiting = 0
         self._queries: Final = Queries(schemas)
         self._changes: Final = Changes(schemas)
         self._store: Final = store
@@ -96,6 +104,7 @@ class _Routes:
 
     def application(self) -> web.Application:
         application = web.Application(middlewares=[self._errors], client_max_size=BODY_BYTES_MAX)
+        application.on_cleanup.append(self._close)
         end_connections_after_chunks(application)
         versions = "/subjects/{subject}/versions"
         schema = "/schemas/ids/{id}"
@@ -186,6 +195,33 @@ class _Routes:
         except MALFORMED as error:
             raise RegistryError(422, f"the body is not what is expected: {error}") from error
 
+    async def _prepare(
+        self,
+        request: web.Request,
+        body: SchemaRequest,
+        against: Sequence[SchemaValue] | None = None,
+        *,
+        registering: bool = False,
+    ) -> None:
+        """Do in a thread what may take long."""
+        if self._waiting >= _WAITING_MAX:
+            raise RegistryError(429, "too many schemas are being compared: try again")
+        work = self._of_state.preparation(
+            request.match_info["subject"],
+            body,
+            against,
+            normalize=_flag(request, "normalize"),
+            registering=registering,
+        )
+        self._waiting += 1
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._preparing, work)
+        finally:
+            self._waiting -= 1
+
+    async def _close(self, _: web.Application) -> None:
+        self._preparing.shutdown(wait=False, cancel_futures=True)
+
     async def _change(self, decide: Callable[[], Decision]) -> web.Response:
         return _answer(await self._store.change(decide))
 
@@ -233,12 +269,15 @@ class _Routes:
     async def _register(self, request: web.Request) -> web.Response:
         body = await self._body(request, _schema_request)
         subject, normalize = request.match_info["subject"], _flag(request, "normalize")
+        await self._prepare(request, body, registering=True)
         return await self._change(
             lambda: self._changes.register(subject, body, normalize=normalize)
         )
 
     async def _lookup(self, request: web.Request) -> web.Response:
         body = await self._body(request, _schema_request)
+        if self._of_state.state.versions(request.match_info["subject"], deleted=True):
+            await self._prepare(request, body, ())
         return _answer(
             self._queries.lookup(
                 request.match_info["subject"],
@@ -322,6 +361,9 @@ class _Routes:
 
     async def _compatibility(self, request: web.Request) -> web.Response:
         body = await self._body(request, _schema_request)
+        subject, version = request.match_info["subject"], request.match_info.get("version")
+        against = None if version is None else [self._of_state.get(subject, version)]
+        await self._prepare(request, body, against)
         return _answer(
             self._queries.compatibility(
                 request.match_info["subject"],

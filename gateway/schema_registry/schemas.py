@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -29,6 +30,9 @@ LATEST: Final = -1
 _VERSION_MAX: Final = 2**31 - 1
 _REFERENCES_MAX: Final = 100
 _PARSED_MAX: Final = 1_000
+_COMPARED_MAX: Final = 20_000
+#: Seconds for the comparison with all versions of a subject.
+_COMPARING_S: Final = 10.0
 
 
 class SchemaRequest(msgspec.Struct):
@@ -54,26 +58,98 @@ def _parse(key: _ParseKey) -> ParsedSchema:
     return parse(key.type, key.text, key.references, key.referenced, normalize=key.normalize)
 
 
+class _Pair(NamedTuple):
+    reader: _ParseKey
+    writer: _ParseKey
+
+
 class Schemas:
-    """The schemas of a state."""
+    """The schemas of a state.
+
+    What takes long depends on texts alone and is kept: `preparation` does it beforehand.
+    """
 
     def __init__(self, state: State) -> None:
         self.state: Final = state
         self._parsed: Final = BoundedCache(_parse, _PARSED_MAX)
+        self._compared: Final = BoundedCache(self._compare, _COMPARED_MAX)
         #: By the GUIDs of texts as they are stored; as many as there are schemas.
         self._canonical: Final[dict[str, str]] = {}
 
     def parse(self, request: SchemaRequest, *, normalize: bool = False) -> ParsedSchema:
         """Return the schema of a request; raises RegistryError."""
+        return self._parsed.get(self._key(request, normalize=normalize))
+
+    def _key(self, request: SchemaRequest, *, normalize: bool = False) -> _ParseKey:
         references = tuple(request.references or ())
-        return self._parsed.get(
-            _ParseKey(
-                (request.schemaType or AVRO).upper(),
-                request.schema,
-                references,
-                tuple(self._referenced(references, {})),
-                normalize,
-            )
+        return _ParseKey(
+            (request.schemaType or AVRO).upper(),
+            request.schema,
+            references,
+            tuple(self._referenced(references, {})),
+            normalize,
+        )
+
+    def preparation(
+        self,
+        subject: str,
+        request: SchemaRequest,
+        against: Sequence[SchemaValue] | None = None,
+        *,
+        normalize: bool = False,
+        registering: bool = False,
+    ) -> Callable[[], None]:
+        """Return work that may take seconds, for another thread.
+
+        After it a look-up, a registration, and a comparison with `against` are quick; without it
+        they are as right. Both raise RegistryError.
+        """
+        key = self._key(request, normalize=normalize)
+        values: Iterable[SchemaValue] = (
+            self.state.all_versions()  # for the id that the schema has in another subject
+            if registering
+            else self.state.versions(subject, deleted=True)
+        )
+        unread = {
+            value.guid: self._readable_key(value)
+            for value in values
+            if value.guid not in self._canonical
+        }
+        kept = [each.guid for each in self.state.versions(subject)]
+        pairs = [
+            pair
+            for value in self._to_compare(subject, against)
+            if (earlier := self._readable_key(value)) is not None
+            for pair in self._pairs(subject, key, earlier)
+        ]
+
+        def work() -> None:
+            guid = self._parsed.get(key).guid
+            for each, unread_key in unread.items():
+                self._keep_canonical(each, unread_key)
+            if registering and guid in (self._canonical.get(each) for each in kept):
+                return  # it is registered, so nothing is compared
+            ends = time.monotonic() + _COMPARING_S
+            for pair in pairs:
+                if time.monotonic() > ends:
+                    raise invalid_schema(
+                        f"comparing it with the versions of subject {subject} takes longer than "
+                        f"{_COMPARING_S:.0f} s: delete old versions, or choose a level that is not "
+                        "transitive"
+                    )
+                self._compared.get(pair)
+
+        return work
+
+    def _readable_key(self, value: SchemaValue) -> _ParseKey | None:
+        try:
+            return self._value_key(value)
+        except RegistryError:
+            return None
+
+    def _value_key(self, value: SchemaValue) -> _ParseKey:
+        return self._key(
+            SchemaRequest(value.schema, value.schemaType, references=list(value.references))
         )
 
     def serialized(self, request: SchemaRequest) -> str:
@@ -85,9 +161,7 @@ class Schemas:
 
     def parse_value(self, value: SchemaValue) -> ParsedSchema:
         """Return the schema of a version; raises RegistryError if it cannot be read."""
-        return self.parse(
-            SchemaRequest(value.schema, value.schemaType, references=list(value.references))
-        )
+        return self._parsed.get(self._value_key(value))
 
     def _referenced(
         self, references: Sequence[Reference], found: dict[str, str]
@@ -118,14 +192,22 @@ class Schemas:
     def find(
         self, subject: str, parsed: ParsedSchema, *, deleted: bool = False
     ) -> SchemaValue | None:
-        """Return the newest version of a subject that is a schema, None if there is none."""
-        for value in reversed(self.state.versions(subject, deleted=deleted)):
-            if self._is(value, parsed):
-                return value
+        """Return the version of a subject that is a schema, None if there is none.
+
+        That is one with the very text, else the newest one that is written in another way.
+        """
+        versions = self.state.versions(subject, deleted=deleted)
+        for is_it in (_has_text, self._is):
+            for value in reversed(versions):
+                if is_it(value, parsed):
+                    return value
         return None
 
     def id_of(self, parsed: ParsedSchema) -> int | None:
         """Return the id that a schema has in any subject, None if it has none yet."""
+        same = self.state.with_guid(parsed.guid)
+        if same is not None:
+            return same.id
         for value in self.state.all_versions():
             if self._is(value, parsed):
                 return value.id
@@ -139,41 +221,69 @@ class Schemas:
         """Return the GUID that a version would have here: other registries write other texts."""
         guid = value.guid
         if guid not in self._canonical:
-            try:
-                self._canonical[guid] = self.parse_value(value).guid
-            except RegistryError:
-                self._canonical[guid] = guid  # it is not read here
+            self._keep_canonical(guid, self._readable_key(value))
         return self._canonical[guid]
 
+    def _keep_canonical(self, guid: str, key: _ParseKey | None) -> None:
+        try:
+            self._canonical[guid] = guid if key is None else self._parsed.get(key).guid
+        except RegistryError:
+            self._canonical[guid] = guid  # it is not read here
+
     def incompatible(
-        self, subject: str, parsed: ParsedSchema, against: Sequence[SchemaValue] | None = None
+        self,
+        subject: str,
+        request: SchemaRequest,
+        against: Sequence[SchemaValue] | None = None,
+        *,
+        normalize: bool = False,
     ) -> list[str]:
         """Return why a schema is incompatible by the subject's level, empty if it is not.
 
-        `against` are the versions to compare with, None for those that the level says.
+        `against` are the versions to compare with, None for those that the level says. Raises
+        RegistryError if they cannot be compared.
         """
-        level = self.state.level_of(subject)
-        versions = self.state.versions(subject) if against is None else against
-        if level == "NONE" or not versions:
-            return []
-        if against is None and not level.endswith("_TRANSITIVE"):
-            versions = versions[-1:]
-        kind = level.removesuffix("_TRANSITIVE")
-        for value in reversed(versions):
-            earlier = self.parse_value(value)
+        key = self._key(request, normalize=normalize)
+        for value in self._to_compare(subject, against):
             reasons = []
-            if kind in ("BACKWARD", "FULL"):
-                reasons += incompatibilities(parsed, earlier)
-            if kind in ("FORWARD", "FULL"):
-                reasons += incompatibilities(earlier, parsed)
+            for pair in self._pairs(subject, key, self._value_key(value)):
+                found = self._compared.get(pair)
+                if isinstance(found, RegistryError):
+                    raise RegistryError(found.code, str(found))
+                reasons += found
             if reasons:
                 return [
                     *dict.fromkeys(reasons),
                     f"{{oldSchemaVersion: {value.version}}}",
                     f"{{oldSchema: '{value.schema}'}}",
-                    f"{{compatibility: '{level}'}}",
+                    f"{{compatibility: '{self.state.level_of(subject)}'}}",
                 ]
         return []
+
+    def _to_compare(
+        self, subject: str, against: Sequence[SchemaValue] | None
+    ) -> Sequence[SchemaValue]:
+        """Return the versions to compare with, the newest first."""
+        level = self.state.level_of(subject)
+        versions = self.state.versions(subject) if against is None else against
+        if level == "NONE":
+            return ()
+        if against is None and not level.endswith("_TRANSITIVE"):
+            versions = versions[-1:]
+        return versions[::-1]
+
+    def _pairs(self, subject: str, key: _ParseKey, earlier: _ParseKey) -> list[_Pair]:
+        """Return the readers and writers that the subject's level compares."""
+        kind = self.state.level_of(subject).removesuffix("_TRANSITIVE")
+        backward = [_Pair(key, earlier)] if kind in ("BACKWARD", "FULL") else []
+        return backward + ([_Pair(earlier, key)] if kind in ("FORWARD", "FULL") else [])
+
+    def _compare(self, pair: _Pair) -> list[str] | RegistryError:
+        """Return differences, or why there is no comparison, which is kept as well."""
+        try:
+            return incompatibilities(self._parsed.get(pair.reader), self._parsed.get(pair.writer))
+        except RegistryError as error:
+            return error
 
     def get(self, subject: str, version: str, *, deleted: bool = False) -> SchemaValue:
         """Return a version by its number or `latest`; raises RegistryError."""
@@ -187,6 +297,10 @@ class Schemas:
             if each.version == number:
                 return each
         raise version_not_found(number)
+
+
+def _has_text(value: SchemaValue, parsed: ParsedSchema) -> bool:
+    return value.guid == parsed.guid
 
 
 def version_number(text: str) -> int:

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from gateway.schema_registry import changes
+from gateway.schema_registry import changes, schemas
 from gateway.schema_registry.changes import Changes, Decision
 from gateway.schema_registry.errors import RegistryError
 from gateway.schema_registry.queries import Queries
@@ -48,9 +48,9 @@ class Made:
     def __init__(self, records: list[Record] | None = None) -> None:
         self.records: list[Record] = []
         self.state = State()
-        schemas = Schemas(self.state)
-        self.changes = Changes(schemas)
-        self.queries = Queries(schemas)
+        self.schemas = Schemas(self.state)
+        self.changes = Changes(self.schemas)
+        self.queries = Queries(self.schemas)
         for each in records or []:
             self._read(each)
 
@@ -112,6 +112,46 @@ def test_normalizing_sorts_attributes(made: Made) -> None:
     one = SchemaRequest('{"type":"string","x":1,"y":2}')
     other = SchemaRequest('{"y":2,"x":1,"type":"string"}')
     assert made.register("s", one, normalize=True) == made.register("s", other, normalize=True)
+
+
+def test_the_very_text_is_found_before_what_means_the_same(made: Made) -> None:
+    text = '{"type":"record","name":"L","fields":[{"name":"a","type":["null","int"]}]}'
+    plain = SchemaRequest(text)
+    first = made.register("s", plain)
+    second = made.register("s", plain, normalize=True)
+    assert first != second
+    for normalize, version, number in ((False, 1, first), (True, 2, second)):
+        found = made.queries.lookup("s", plain, deleted=False, normalize=normalize)
+        assert (found["version"], found["id"]) == (version, number)
+        assert made.register("s", plain, normalize=normalize) == number
+        assert made.register(f"t{normalize}", plain, normalize=normalize) == number
+
+
+def test_a_preparation_changes_no_answer(made: Made) -> None:
+    made.do(made.changes.set_level("s", "FULL_TRANSITIVE"))
+    requests = [avro(), avro(A, WITH_DEFAULT), avro(A, WITHOUT_DEFAULT), SchemaRequest('"int"')]
+    answers = []
+    for prepares in (True, False):
+        registry = Made(made.records)
+        for request in requests:
+            if prepares:
+                registry.schemas.preparation("s", request, registering=True)()
+            try:
+                answers.append(registry.register("s", request))
+            except RegistryError as error:
+                answers.append(str(error))
+    assert answers[: len(requests)] == answers[len(requests) :]
+
+
+def test_a_comparison_with_all_versions_has_an_end(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made.do(made.changes.set_level("s", "BACKWARD_TRANSITIVE"))
+    made.register("s", avro())
+    monkeypatch.setattr(schemas, "_COMPARING_S", -1.0)
+    made.schemas.preparation("s", avro(), registering=True)()  # nothing is to be compared
+    with refused(42201):
+        made.schemas.preparation("s", avro(A, WITH_DEFAULT), registering=True)()
 
 
 @pytest.mark.parametrize(

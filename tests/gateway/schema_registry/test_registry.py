@@ -25,6 +25,7 @@ from tests.consumers.running import Broker
 from tests.registry_process import Registry, registry_on
 from waylog.kafka.ranges.topic_reader import read_topic
 
+A = {"name": "a", "type": "int"}
 AVRO = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
 BODY = {"schema": json.dumps(AVRO)}
 
@@ -102,6 +103,30 @@ async def test_a_schema_is_registered_and_found(
     gone = await ask(http, "DELETE", f"{subjects}/found-value")
     assert gone.body == [1]
     assert (await ask(http, "DELETE", f"{subjects}/found-value?permanent=true")).body == [1]
+
+
+async def test_others_are_answered_while_schemas_are_compared(
+    registry: Registry, http: aiohttp.ClientSession
+) -> None:
+    def tangled(names: list[str]) -> dict[str, str]:
+        records = [{"type": "record", "name": each, "fields": [A]} for each in names]
+        unions = [{"name": f"f{number}", "type": names} for number in range(315)]
+        fields = [{"name": "all", "type": records}, *unions]
+        return {"schema": json.dumps({"type": "record", "name": "T", "fields": fields})}
+
+    names = [f"U{number}" for number in range(315)]
+    url = f"{registry.url}/subjects/tangled/versions"
+    assert (await ask(http, "POST", url, tangled(names))).status == 200
+    comparing = asyncio.create_task(
+        ask(http, "POST", f"{registry.url}/compatibility{url.removeprefix(registry.url)}",
+            tangled(names[::-1]))
+    )  # fmt: skip
+    answered = 0
+    while not comparing.done():
+        assert (await ask(http, "GET", f"{registry.url}/mode")).status == 200
+        answered += 1
+    assert answered > 3
+    assert (await comparing).body["error_code"] == 42201
 
 
 async def test_lists_are_given_in_pages(registry: Registry, http: aiohttp.ClientSession) -> None:
