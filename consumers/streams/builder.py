@@ -56,9 +56,14 @@ class BuiltTopology(Topology):
     """What `to` returns: a topology that `waylog streams run --module FILE.py` runs."""
 
     def __init__(
-        self, name: str, processors: Sequence[BuiltProcessor], topics: Sequence[Topic]
+        self,
+        name: str,
+        processors: Sequence[BuiltProcessor],
+        topics: Sequence[Topic],
+        output: str,
     ) -> None:
         self.name = name  # type: ignore[misc]
+        self._output = output
         self._processors = tuple(processors)
         self._topics = tuple(topics)
 
@@ -69,6 +74,10 @@ class BuiltTopology(Topology):
     def topics(self) -> Sequence[Topic]:
         """Return the topics between the processors."""
         return self._topics
+
+    def outputs(self) -> Sequence[str]:
+        """Return the topic that `to` names."""
+        return (self._output,)
 
 
 @dataclass(frozen=True)
@@ -88,8 +97,8 @@ class _Plan:
         name = self.name if not self.done else f"{self.name}-{len(self.done) + 1}"
         return BuiltProcessor(name, self.source, self.operations, sink)
 
-    def end(self, sink: Sink) -> BuiltTopology:
-        return BuiltTopology(self.name, (*self.done, self.processor(sink)), self.topics)
+    def end(self, sink: Sink, output: str) -> BuiltTopology:
+        return BuiltTopology(self.name, (*self.done, self.processor(sink)), self.topics, output)
 
 
 class Stream(Generic[ValueT]):
@@ -137,7 +146,7 @@ class Stream(Generic[ValueT]):
 
     def to(self, topic: str) -> BuiltTopology:
         """Write the values to a topic, as JSON."""
-        return self._plan.end(Forward(topic))
+        return self._plan.end(Forward(topic), topic)
 
 
 class GroupedStream(Generic[ValueT]):
@@ -214,7 +223,7 @@ class Table(Generic[ResultT]):
     def to(self, topic: str) -> BuiltTopology:
         """Write each result that has changed to a topic, as JSON, with its key."""
         self._aggregator.topic = topic
-        return self._plan.end(self._aggregator)
+        return self._plan.end(self._aggregator, topic)
 
 
 def stream(

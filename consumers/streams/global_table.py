@@ -1,8 +1,9 @@
 """A compacted topic that every worker reads whole and follows: Kafka Streams' GlobalKTable.
 
 For definitions that apply to the records of all partitions. Reading goes on in a thread; the
-processor takes what is new between two batches. So a batch is processed with one state of the
-table, but which batch is the first one with a new definition is not determined.
+processor takes what is new before each batch, and once a second while none comes. So a batch is
+processed with one state of the table, but which batch is the first one with a new definition is not
+determined.
 """
 
 from __future__ import annotations
@@ -92,6 +93,14 @@ class GlobalTable(Generic[DefinitionT]):
         while not stopping.is_set() and (changes := self.take_changes()):
             for key, definition in changes:
                 put(key, definition)
+
+    def follow(self, put: Callable[[str, DefinitionT | None], object]) -> None:
+        """Hand all to `put` that was read until now: before records, and as time passes.
+
+        What is left for the next records would apply to none of those of a device that comes once.
+        """
+        for key, definition in self.take_changes(len(self._changes)):
+            put(key, definition)
 
     def take_changes(self, most: int = _CHANGES) -> list[tuple[str, DefinitionT | None]]:
         """Return keys and definitions that are new since the last call, None for removed ones.

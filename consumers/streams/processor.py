@@ -83,6 +83,10 @@ class Topology(ABC):
         """Return the topics that it reads or writes beside the platform's; they are created."""
         return ()
 
+    def outputs(self) -> Sequence[str]:
+        """Return topics that it writes and that have to exist when it starts."""
+        return ()
+
 
 class StreamProcessor(Topology, Generic[ValueT]):
     """Turns records of one topic into records of others, with the help of a store."""

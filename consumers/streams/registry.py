@@ -11,11 +11,13 @@ that `stream(...)` made (consumers.streams.builder).
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
 import inspect
 import logging
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -41,6 +43,9 @@ BUILT_IN: Final = {
     "speed": "consumers.streams.speed:Speed",
     "trips": "consumers.streams.trips.topology:Trips",
 }
+
+#: Those that do not run without properties; `all` does not mean them.
+NEEDING_PROPERTIES: Final = frozenset(("convert",))
 
 #: Makes a topology with the command's properties; raises ConfigError.
 Factory = Callable[[Properties], Topology]
@@ -91,6 +96,30 @@ def find_in_file(path: Path, name: str | None) -> Factory:
     if name not in found:
         raise ConfigError(f"--module {path}: it has no topology {name}, but: {', '.join(found)}")
     return _factory(found[name], name)
+
+
+def check_groups(topology: Topology, name: str | None) -> None:
+    """Check that a topology has groups of its own; `name` is that of an installed one, else None.
+
+    Two topologies with one name would share partitions and states, and each would lack the records
+    that the other one gets. Raises ConfigError.
+    """
+    for other in names():
+        if other == name:
+            continue
+        # Further processors have a number; each copy of `convert` has the topic that it writes.
+        more = ".+" if other == "convert" else r"\d+"
+        for processor in topology.processors():
+            if re.fullmatch(f"{re.escape(other)}(-{more})?", processor.name):
+                raise ConfigError(
+                    f"topology {processor.name}: the name belongs to the installed topology "
+                    f"{other}, whose partitions it would take; give it another name"
+                )
+
+
+def origin(path: Path) -> str:
+    """Return what tells a file from another one with a topology of the same name."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:8]
 
 
 def _module(path: Path) -> ModuleType:

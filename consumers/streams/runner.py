@@ -19,6 +19,7 @@ from consumers.streams.processor import (
     application_id,
     changelog_topic,
 )
+from consumers.streams.start_checks import check_outputs, client_id_of, warn_of_namesake
 from consumers.streams.store import Store
 from consumers.streams.stream_task import StreamTask
 from consumers.worker.membership import TopicsDiffer, WorkerSettings
@@ -53,17 +54,20 @@ class TopologyRun:
     settings: WorkerSettings
     telemetry: Telemetry
     on_ready: Callable[[], None]
+    #: What tells a topology of a file from another one with its name; None if it is installed.
+    origin: str | None = None
 
     def run(self, stopping: threading.Event, workers: list[Worker[Any]]) -> None:
         """Run until each of `workers`, which gets one for each processor, was told to stop.
 
-        Raises TopicsDiffer, LogForbidden for a missing right, and LogUnreachable.
+        Raises TopicsDiffer, OutputMissing, LogForbidden for a missing right, and LogUnreachable.
         """
         watchdog = Watchdog()
         processors = [each for topology in self.topologies for each in topology.processors()]
         with ExitStack() as ending:
             topics = [each for topology in self.topologies for each in topology.topics()]
             self._ensure(topics, stopping, watchdog)
+            check_outputs(self.bootstrap_servers, self.topologies)
             for processor in processors:
                 ending.callback(processor.close)
                 processor.start(self.bootstrap_servers, stopping)
@@ -88,6 +92,11 @@ class TopologyRun:
                     for each in workers:
                         each.stop()
 
+            for processor in processors if self.origin is not None else ():
+                application = application_id(processor)
+                client_id = client_id_of(application, self.origin)
+                warn_of_namesake(self.bootstrap_servers, application, client_id)
+                watchdog.alive()
             others = [
                 start_thread(
                     partial(work, worker), f"worker {number}", may_end=stopping.is_set, daemon=True
@@ -116,7 +125,7 @@ class TopologyRun:
             application,
             processor.topic,
             task,
-            client_id=application,
+            client_id=client_id_of(application, self.origin),
             telemetry=self.telemetry,
             # A supervisor tells why it has ended; what waits for a right looks as if it ran.
             settings=replace(self.settings, ends_if_forbidden=True),

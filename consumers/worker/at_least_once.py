@@ -136,7 +136,9 @@ class AtLeastOnceResults(Generic[StateT]):
         self._producer.check()
         if self._producer.failed is not None:
             topic, error = self._producer.failed
-            raise SessionFailed(f"a result was not stored: {not_stored_text(error, topic)}")
+            raise SessionFailed(
+                f"a result was not stored in topic {topic}: {not_stored_text(error, topic)}"
+            )
         return not on_their_way
 
     def _commit_soon(self) -> None:

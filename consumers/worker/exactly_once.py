@@ -281,7 +281,9 @@ class ExactlyOnceResults(Generic[StateT]):
         self._is_open = self._has_letters = False
         self._aborted += 1
         if error is not None and topic is not None and not by_letters:
-            raise SessionFailed(f"a result was not stored: {not_stored_text(error, topic)}")
+            raise SessionFailed(
+                f"a result was not stored in topic {topic}: {not_stored_text(error, topic)}"
+            )
         if self._aborted >= _ABORTED_MAX:
             raise SessionFailed(f"{self._aborted} transactions in a row were aborted: {why}")
         self._is_void = False

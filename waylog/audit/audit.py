@@ -157,7 +157,9 @@ class _Reading:
             if each.start == extents[partition].low > 0
         }
         refusals, of_gateways = read_refusals(self._log, question, self._unknown, self._progress)
-        readers = self._positions.readers(question, {each.reader for each in refusals})
+        refusing = {each.reader for each in refusals}
+        readers = self._positions.readers(question, refusing)
+        self._unknown += self._positions.unknown_of(question, refusing)
         readers = beyond_the_end(readers, extents, self._unknown)
         self._unknown += self._positions.unknown
         self._accounts = Accounts(

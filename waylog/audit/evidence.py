@@ -15,6 +15,8 @@ from waylog.malformed import MALFORMED
 
 #: The consumer group of a connector, as Kafka Connect names it.
 CONNECTOR_GROUP: Final = "connect-"
+#: The consumer group of a topology's processor.
+STREAMS_GROUP: Final = "streams-"
 #: The name of the history among the readers, and the source of what it refuses.
 HISTORY: Final = "history"
 _RESOLVER: Final = "resolver"
@@ -122,8 +124,14 @@ def refusal_of(record: StoredRecord, resolver_group: str) -> Refusal | GatewayRe
     if letter.origin is None:
         reason = f"{letter.source}: {letter.reason}"
         return GatewayRefusal(_whose(letter), reason, record.timestamp()[1])
-    reader = resolver_group if letter.source == _RESOLVER else letter.source
-    return Refusal(reader, *letter.origin, letter.reason)
+    return Refusal(_reader_of(letter.source, resolver_group), *letter.origin, letter.reason)
+
+
+def _reader_of(source: str, resolver_group: str) -> str:
+    """Return the reader by its name in topic `error`: topologies have no other one there."""
+    if source == _RESOLVER:
+        return resolver_group
+    return source if source == HISTORY else f"{STREAMS_GROUP}{source}"
 
 
 def connector_refusal_of(record: StoredRecord) -> Refusal | None:

@@ -9,7 +9,7 @@ from waylog.audit.evidence import CONNECTOR_GROUP, HISTORY
 from waylog.audit.facts import Reader, ReaderKind
 from waylog.audit.history_rows import HistoryPosition, HistoryRows
 from waylog.audit.log_reader import GROUPS_MAX, LogReader
-from waylog.audit.question import Question
+from waylog.audit.question import RESOLVER_GROUP, Question
 from waylog.history.history_reader import HistoryUnreadable
 from waylog.kafka.ranges.log_ranges import Watermarks
 from waylog.kafka.topics import LOCATION
@@ -42,10 +42,31 @@ class Positions(NamedTuple):
         elif self.is_history_unreadable:
             found.append(_reader(HISTORY, None, wanted))
         known = {each.name for each in found}
-        found += [_reader(name, {}, wanted) for name in sorted(wanted.expected - known)]
-        known |= wanted.expected
+        absent = _named(wanted) - known
+        found += [_reader(name, {}, wanted) for name in sorted(absent)]
+        known |= absent
         found += [_reader(name, None, wanted) for name in sorted(set(refusing) - known)]
         return sorted(found, key=lambda each: _ORDER.index(each.kind))
+
+    def unknown_of(self, wanted: Question, refusing: Collection[str]) -> list[str]:
+        """Return what is not known of readers that were named, or that have refused something."""
+        known = {*self.groups, *([HISTORY] if self.history or self.is_history_unreadable else [])}
+        named = _named(wanted)
+        return [
+            f"there is no consumer group {name} with offsets in topic {LOCATION}: its name is "
+            "another one, it has never run, or this user may not see it"
+            for name in sorted(named - known)
+        ] + [
+            f"{name} has refused records, and has no offsets: whether it has passed others is "
+            "not known"
+            for name in sorted(set(refusing) - named - known)
+        ]
+
+
+def _named(wanted: Question) -> frozenset[str]:
+    """Return the groups that are asked for by name, which have to exist."""
+    own = {wanted.resolver_group} - {RESOLVER_GROUP}
+    return (wanted.expected | own) - wanted.ignored
 
 
 def read_positions(log: LogReader, history: HistoryRows | None) -> Positions:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from waylog.audit.days import Day
 from waylog.audit.facts import AddressFact
 
+#: The resolver's group unless another one is named.
+RESOLVER_GROUP: Final = "resolver"
 #: Called with what is read, and how much of how much is done.
 Progress = Callable[[str, int, int], object]
 
@@ -19,7 +21,7 @@ class Question(NamedTuple):
     device: str | None = None  # None: all
     fix_id: str | None = None  # only the fix with this id
     late_ms: int = 3_600_000
-    resolver_group: str = "resolver"
+    resolver_group: str = RESOLVER_GROUP
     expected: frozenset[str] = frozenset()
     ignored: frozenset[str] = frozenset()
     dead_letters: tuple[str, ...] = ()

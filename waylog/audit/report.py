@@ -165,7 +165,8 @@ def _sent(sequence: AppSequence | None) -> str:
         text += f"{sequence.missing:,} never arrived ({gaps}{more})"
     else:
         text += "none is missing"
-    return text + (f"; began again {sequence.restarts} times" if sequence.restarts else "")
+    times = "once" if sequence.restarts == 1 else f"{sequence.restarts} times"
+    return text + (f"; began again {times}" if sequence.restarts else "")
 
 
 def _address(resolved: Resolved | None, clock: _Clock, *, missing: bool) -> str:

@@ -106,7 +106,9 @@ def _topologies(arguments: argparse.Namespace) -> list[Topology]:
     from consumers.streams import registry
     from consumers.streams.properties import Properties, of_topologies
 
-    names = registry.names() if arguments.names == [_ALL] else arguments.names
+    names = arguments.names
+    if names == [_ALL]:
+        names = [each for each in registry.names() if each not in registry.NEEDING_PROPERTIES]
     if arguments.module is not None:
         if len(names) > 1:
             raise ConfigError("--module: name one topology of the file")
@@ -124,6 +126,7 @@ def _topologies(arguments: argparse.Namespace) -> list[Topology]:
         properties = Properties(texts[name])
         topology = factory(properties)
         properties.check_all_known(topology.name)
+        registry.check_groups(topology, None if arguments.module is not None else name)
         topologies.append(topology)
     return topologies
 
@@ -131,7 +134,9 @@ def _topologies(arguments: argparse.Namespace) -> list[Topology]:
 def _run(arguments: argparse.Namespace) -> int:
     from confluent_kafka import KafkaException
 
+    from consumers.streams import registry
     from consumers.streams.runner import TopologyRun
+    from consumers.streams.start_checks import OutputMissing
     from consumers.worker.membership import TopicsDiffer
     from waylog.kafka.clients import LogUnreachable
     from waylog.kafka.errors import error_text
@@ -168,10 +173,11 @@ def _run(arguments: argparse.Namespace) -> int:
         worker_settings(arguments),
         telemetry,
         ready,
+        None if arguments.module is None else registry.origin(arguments.module),
     )
     try:
         running.run(stopping, workers)
-    except (TopicsDiffer, LogUnreachable, KafkaException) as error:
+    except (OutputMissing, TopicsDiffer, LogUnreachable, KafkaException) as error:
         raise CommandError(error_text(error)) from None
     finally:
         telemetry.close()

@@ -19,6 +19,7 @@ from consumers.streams.geofences.stays import Stay, take_fix
 from consumers.streams.global_table import GlobalTable
 from consumers.streams.processor import Context
 from consumers.streams.properties import Properties
+from consumers.streams.store import Store
 from consumers.worker.records import InputRecord
 from waylog.kafka.topics import GEOFENCE, GEOFENCE_TOPIC, Topic
 from waylog.messages import Fix
@@ -71,11 +72,17 @@ class Geofences(FixProcessor[GeofencesState]):
         if self._table is not None:
             self._table.close()
 
+    def punctuate(self, store: Store[GeofencesState], context: Context) -> None:
+        """Take new definitions while no fixes come."""
+        self._follow()
+
+    def _follow(self) -> None:
+        if self._table is not None:
+            self._table.follow(self.define)
+
     def prepare(self, fixes: Sequence[Fix]) -> None:
         """Find the fences that the fixes of a batch may be in."""
-        if self._table is not None:
-            for key, definition in self._table.take_changes():
-                self.define(key, definition)
+        self._follow()
         self._candidates = {
             id(fixes[number]): found for number, found in self.fences.candidates(fixes).items()
         }

@@ -117,6 +117,10 @@ class Pairs(StreamProcessor[PositionState]):
             self._compare(position, by_cell.put(position), context)
         self._forget(store, by_cell)
 
+    def punctuate(self, store: Store[PositionState], context: Context) -> None:
+        """Take new friendships while no positions come."""
+        self.table.take_changes()
+
     def erase(self, erasures: Mapping[str, int], store: Store[PositionState]) -> None:
         """Forget the positions of erased devices."""
         super().erase(erasures, store)

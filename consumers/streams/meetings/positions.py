@@ -25,6 +25,7 @@ from consumers.streams.meetings.cells import Grid
 from consumers.streams.meetings.friendships import Friends
 from consumers.streams.processor import Context
 from consumers.streams.properties import Properties
+from consumers.streams.store import Store
 from consumers.worker.records import InputRecord, OutputRecord
 from waylog.friendships import Friendship, decode_friendship
 from waylog.kafka.topics import FRIENDSHIP, KEYED_PARTITIONS
@@ -86,8 +87,7 @@ class FriendTable:
     def take_changes(self) -> None:
         """Take what is new."""
         if self._table is not None:
-            for key, friendship in self._table.take_changes():
-                self.friends.put(key, friendship)
+            self._table.follow(self.friends.put)
 
     def close(self) -> None:
         """Stop following the topic."""
@@ -119,6 +119,10 @@ class Positions(FixProcessor[LastFix]):
 
     def prepare(self, fixes: Sequence[Fix]) -> None:
         """Take new friendships."""
+        self.table.take_changes()
+
+    def punctuate(self, store: Store[LastFix], context: Context) -> None:
+        """Take new friendships while no fixes come."""
         self.table.take_changes()
 
     def observe(
