@@ -266,13 +266,47 @@ def test_refusals_are_told_with_their_reasons(log: AuditedLog) -> None:
     assert (status, receipt["lacking"]) == (1, 1)
     assert counts_of(receipt, "connect-web") == {"taken": 3, "refused": 1}
     assert reader_of(receipt, "connect-web")["reasons"] == [{"reason": "status 410", "count": 1}]
-    (told,) = receipt["unknown"]
-    assert told.startswith("1 dead letters do not tell")
+    letters, resolver = receipt["unknown"]
+    assert letters.startswith("1 dead letters do not tell")
+    assert resolver.startswith("resolver has refused records, and has no offsets")
     status, (*receipts, totals) = log.audit("day", DAY)
     assert [each["device"] for each in receipts] == ["ada/phone", "ben/phone"]
     assert totals["refused"] == 2
     status, receipt = log.device("ada/phone", "--dead-letters", "no-letters")
-    assert receipt["unknown"] == ["there is no topic no-letters of dead letters"]
+    assert receipt["unknown"] == ["there is no topic no-letters of dead letters", resolver]
+
+
+def test_what_a_topology_refuses_is_told_with_its_group(log: AuditedLog) -> None:
+    log.append([make_fix("ada/phone", number) for number in range(3)])
+    (partition,) = [each for each, end in log.ends().items() if end]
+    log.commit("streams-speed", {partition: 3})
+    place = {"topic": LOCATION, "partition": str(partition), "offset": "1"}
+    refused = [
+        Rejected(reason="no fix", source=source, time=0, raw=b"", headers=place)
+        for source in ("speed", "trips")
+    ]
+    log.append_values(ERROR, [(None, encode(each), NOON_MS + 5) for each in refused])
+    status, receipt = log.device("ada/phone")
+    assert status == 0
+    assert counts_of(receipt, "streams-speed") == {"taken": 2, "refused": 1}
+    assert counts_of(receipt, "streams-trips") == {"refused": 1, "unknown": 2}
+    assert {each["name"] for each in receipt["readers"]} == {"streams-speed", "streams-trips"}
+    (told,) = receipt["unknown"]
+    assert told.startswith("streams-trips has refused records, and has no offsets")
+
+
+@pytest.mark.parametrize("option", ["--resolver-group", "--expect"])
+def test_a_group_that_does_not_exist_is_told_and_lacks_everything(
+    log: AuditedLog, option: str
+) -> None:
+    log.append([make_fix("ada/phone", number) for number in range(3)])
+    status, receipt = log.device("ada/phone", option, "nosuch")
+    assert (status, receipt["lacking"]) == (1, 3)
+    assert counts_of(receipt, "nosuch") == {"overdue": 3}
+    (told,) = receipt["unknown"]
+    assert told.startswith("there is no consumer group nosuch with offsets in topic location")
+    status, receipt = log.device("ada/phone", option, "nosuch", "--ignore", "nosuch")
+    assert (status, receipt["unknown"]) == (0, [])
 
 
 def test_gaps_in_the_count_of_an_app_are_shown(log: AuditedLog) -> None:
