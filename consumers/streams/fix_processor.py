@@ -34,11 +34,11 @@ class FixProcessor(StreamProcessor[DeviceStateT]):
     """Hands each new fix, and the state of its device, to `observe`.
 
     The event time of a fix is `live_time`: its own time, or that of its arrival if its own is
-    absurd. One that is ahead of this machine's clock even so is refused. A fix is new if its event
-    time is later than that of all fixes of its device that were processed before. Any other is
-    late, or comes again: it changes nothing. So the results do not depend on how often a fix comes,
-    and nothing that was told is contradicted by what comes later; of two fixes of the same
-    millisecond the first one counts.
+    absurd. One that is ahead of this machine's clock by CLOCK_AHEAD_MS even so is refused. A fix is
+    new if its event time is later than that of all fixes of its device that were processed before.
+    Any other is late, or comes again: it changes nothing. So the results do not depend on how often
+    a fix comes, and nothing that was told is contradicted by what comes later; of two fixes of the
+    same millisecond the first one counts.
 
     The newest time is part of the state: without a state any fix is new.
     """

@@ -42,6 +42,12 @@ _MEDIA_TYPES: Final = frozenset(
     )
 )
 _ID_DIGITS_MAX: Final = 10
+#: What a body may have and what is not kept; where it asks for something it is refused.
+_UNKEPT: Final = (
+    *("alias", "normalize", "validateFields", "compatibilityGroup", "compatibilityPolicy"),
+    *("defaultMetadata", "overrideMetadata", "defaultRuleSet", "overrideRuleSet"),
+    *("metadata", "ruleSet", "schemaTagsToAdd", "schemaTagsToRemove"),
+)
 #: Requests that wait for schemas to be parsed and compared.
 _WAITING_MAX: Final = 32
 _encode: Final = msgspec.json.Encoder().encode
@@ -52,6 +58,16 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 class _Level(msgspec.Struct):
     compatibility: str
+    # What Confluent's registry keeps beside the level.
+    alias: Any = None
+    normalize: Any = None
+    validateFields: Any = None  # noqa: N815 as Confluent's clients write it
+    compatibilityGroup: Any = None  # noqa: N815 as above
+    compatibilityPolicy: Any = None  # noqa: N815 as above
+    defaultMetadata: Any = None  # noqa: N815 as above
+    overrideMetadata: Any = None  # noqa: N815 as above
+    defaultRuleSet: Any = None  # noqa: N815 as above
+    overrideRuleSet: Any = None  # noqa: N815 as above
 
 
 class _Mode(msgspec.Struct):
@@ -191,9 +207,13 @@ class _Routes:
     @staticmethod
     async def _body(request: web.Request, decode: Callable[[bytes], Any]) -> Any:
         try:
-            return decode(await request.read())
+            body = decode(await request.read())
         except MALFORMED as error:
             raise RegistryError(422, f"the body is not what is expected: {error}") from error
+        for name in _UNKEPT:
+            if _asks(getattr(body, name, None)):
+                raise RegistryError(422, f"this registry does not keep {name}: leave it out")
+        return body
 
     async def _prepare(
         self,
@@ -407,6 +427,11 @@ class _Routes:
     async def _delete_mode(self, request: web.Request) -> web.Response:
         subject = _subject(request)
         return await self._change(lambda: self._changes.delete_mode(subject))
+
+
+def _asks(value: object) -> bool:
+    """Tell whether a member says more than one that is left out: clients write empty ones."""
+    return any(value.values()) if isinstance(value, dict) else bool(value)
 
 
 def _page(request: web.Request, found: list[Any]) -> list[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -44,6 +44,11 @@ class SchemaRequest(msgspec.Struct):
     #: For registration in mode IMPORT; 0 and -1 stand for none.
     id: int | None = None
     version: int | None = None
+    #: Not kept. Rules encrypt members, for instance: nobody may believe that they apply.
+    metadata: Any = None
+    ruleSet: Any = None  # noqa: N815 as above
+    schemaTagsToAdd: Any = None  # noqa: N815 as above
+    schemaTagsToRemove: Any = None  # noqa: N815 as above
 
 
 class _ParseKey(msgspec.Struct, frozen=True):

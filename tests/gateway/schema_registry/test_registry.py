@@ -188,6 +188,34 @@ async def test_levels_and_modes_are_set(registry: Registry, http: aiohttp.Client
 
 
 @pytest.mark.parametrize(
+    ("path", "name", "asking", "empty"),
+    [
+        *(("/config", "normalize", True, False), ("/config/unkept", "alias", "other", None)),
+        *(("/config", "compatibilityGroup", "x", ""), ("/config", "validateFields", True, None)),
+        ("/config", "defaultRuleSet", {"domainRules": [{"name": "r"}]}, {"domainRules": []}),
+        ("/subjects/unkept/versions", "ruleSet", {"domainRules": [{"name": "r"}]}, {}),
+        ("/subjects/unkept/versions", "metadata", {"tags": {"a": ["PII"]}}, {"tags": None}),
+        ("/subjects/unkept/versions", "schemaTagsToAdd", [{"tags": ["PII"]}], []),
+        ("/compatibility/subjects/unkept/versions", "metadata", {"sensitive": ["a"]}, None),
+    ],
+)
+async def test_what_is_not_kept_is_refused(
+    registry: Registry,
+    http: aiohttp.ClientSession,
+    path: str,
+    name: str,
+    asking: Any,
+    empty: Any,
+) -> None:
+    method = "PUT" if path.startswith("/config") else "POST"
+    body = {"compatibility": "BACKWARD"} if method == "PUT" else BODY
+    url = f"{registry.url}{path}"
+    answer = await ask(http, method, url, body | {name: asking})
+    assert (answer.status, name in answer.body["message"]) == (422, True)
+    assert (await ask(http, method, url, body | {name: empty})).status == 200
+
+
+@pytest.mark.parametrize(
     ("method", "path", "body", "status", "code"),
     [
         ("GET", "/subjects/none/versions", None, 404, 40401),
