@@ -120,7 +120,7 @@ class Schemas:
             for value in values
             if value.guid not in self._canonical
         }
-        kept = [each.guid for each in self.state.versions(subject)]
+        kept = {each.guid for each in self.state.versions(subject)}
         pairs = [
             pair
             for value in self._to_compare(subject, against)
@@ -132,7 +132,7 @@ class Schemas:
             guid = self._parsed.get(key).guid
             for each, unread_key in unread.items():
                 self._keep_canonical(each, unread_key)
-            if registering and guid in (self._canonical.get(each) for each in kept):
+            if registering and guid in kept | {self._canonical.get(each) for each in kept}:
                 return  # it is registered, so nothing is compared
             ends = time.monotonic() + _COMPARING_S
             for pair in pairs:

@@ -130,7 +130,7 @@ def test_the_very_text_is_found_before_what_means_the_same(made: Made) -> None:
 def test_a_preparation_changes_no_answer(made: Made) -> None:
     made.do(made.changes.set_level("s", "FULL_TRANSITIVE"))
     requests = [avro(), avro(A, WITH_DEFAULT), avro(A, WITHOUT_DEFAULT), SchemaRequest('"int"')]
-    answers = []
+    answers: list[int | str] = []
     for prepares in (True, False):
         registry = Made(made.records)
         for request in requests:
