@@ -103,3 +103,12 @@ def test_what_needs_too_many_steps_is_refused() -> None:
     tangled = parsed(record("R", first, *fields))
     with pytest.raises(RegistryError, match="takes more than 100000 steps"):
         incompatibilities(tangled, parsed(record("R", first, *fields)))
+
+
+def test_a_branch_is_found_by_another_name() -> None:
+    field = {"name": "f", "type": "int"}
+    old = parsed(["null", record("Old", field), record("Kept", field)])
+    new = parsed(["null", record("New", field, aliases=["Old"]), record("Kept", field)])
+    other = parsed(["null", record("New", field, aliases=["Older"]), record("Kept", field)])
+    assert incompatibilities(new, old) == []
+    assert incompatibilities(other, old) != []
