@@ -35,7 +35,7 @@ from waylog.history.history_reader import (
 from waylog.history.storage import LOCK, Storage
 from waylog.kafka.clients import LogUnreachable, client_config
 from waylog.kafka.librdkafka_producer import append_records
-from waylog.kafka.topic_reader import read_topic
+from waylog.kafka.ranges.topic_reader import read_topic
 from waylog.kafka.topics import (
     ADDRESS,
     ERROR,

@@ -17,6 +17,7 @@ PLACE_EDIT = "place-edit"
 VALUE_KEY = "value-key"
 ERASURE = "erasure"
 GEOFENCE = "geofence"
+PUSH = "push"
 TRIP = "trip"
 TRIP_DAY = "trip-day"
 HEAT_MAP = "heat-map"
@@ -95,6 +96,8 @@ TOPICS = (
     # The erasures of devices (waylog.history.erasures), which all writers and readers honour.
     Topic(ERASURE, 1, {"cleanup.policy": "compact", **SOON_COMPACTED}),
     Topic(ERROR, 1, kept_for(30)),
+    # How many addresses were sent to which device (waylog.audit.pushes), key = share of devices.
+    Topic(PUSH, KEYED_PARTITIONS, kept_for(8)),
     Topic(PERFORMANCE, 1, kept_for(1)),
     Topic(PARAMETER, 1, kept_for(1)),
     Topic(LOG, 1, kept_for(7)),

@@ -23,6 +23,7 @@ from waylog.kafka.topics import (
     MQTT_STATE,
     PARAMETER,
     PERFORMANCE,
+    PUSH,
     VALUE_KEY,
 )
 
@@ -37,7 +38,7 @@ ENVIRONMENT: Final = "WAYLOG_MASTER_KEY"
 
 #: Topics whose values hold nobody's positions: the heat map only has counts of several devices.
 #: All others are sealed, including those to which an operator maps MQTT messages.
-_PLAIN_TOPICS: Final = frozenset({VALUE_KEY, ERASURE, PERFORMANCE, PARAMETER, LOG, HEAT_MAP})
+_PLAIN_TOPICS: Final = frozenset({VALUE_KEY, ERASURE, PERFORMANCE, PARAMETER, LOG, HEAT_MAP, PUSH})
 
 #: Owners other than devices and users: messages that MQTT clients retain outside of users' topics;
 #: a user's sessions; messages that an operator's rules map from MQTT to other topics of the log; a

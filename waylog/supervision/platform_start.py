@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from pathlib import Path
 from typing import Final
 
 from waylog.cli import CommandError
@@ -37,6 +38,7 @@ class PlatformStart:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stopping.set)
         supervisor = Supervisor(self._plan.data.root, self._plan.data.logs)
+        self._note_history()
         starting = asyncio.create_task(self._start(supervisor))
         telling = spawn(_tell_of_start(), "telling of the start")
         ending = {
@@ -72,6 +74,15 @@ class PlatformStart:
                 await asyncio.gather(starting, telling, *ending, return_exceptions=True)
                 if watchdog is not None:
                     watchdog.close()
+
+    def _note_history(self) -> None:
+        """Write down where the history is, for commands that compare with it."""
+        history, noted = self._plan.history, self._plan.data.history_url
+        if history is None:
+            noted.unlink(missing_ok=True)
+        else:
+            place = history if "://" in history else str(Path(history).absolute())
+            noted.write_text(place + "\n", encoding="utf-8")
 
     async def _start(self, supervisor: Supervisor) -> None:
         loop = asyncio.get_running_loop()

@@ -29,7 +29,7 @@ from waylog.history.erasures import read_erasures
 from waylog.history.storage import Storage
 from waylog.kafka.batch_producer import BatchProducer
 from waylog.kafka.clients import consumer_config, ensure_topics, producer_config
-from waylog.kafka.topic_reader import next_messages
+from waylog.kafka.polling import next_messages
 from waylog.kafka.topics import (
     ADDRESS,
     FORWARDING,
