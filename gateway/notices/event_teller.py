@@ -20,7 +20,7 @@ from gateway.notices.event_notices import FRESH_MS, EventNotices, Notice, kind_o
 from gateway.users.notice_choices import NoticeChoices
 from waylog.kafka.batch_reader import BatchReader
 from waylog.kafka.clients import LogUnreachable
-from waylog.kafka.topic_extent import offsets_at, topic_extent
+from waylog.kafka.ranges.topic_extent import offsets_at, topic_extent
 from waylog.kafka.topics import EVENT
 from waylog.malformed import MALFORMED
 from waylog.messages import Event, decode_event

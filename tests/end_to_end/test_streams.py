@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.end_to_end.running import Platform, await_condition
-from waylog.kafka.topic_reader import read_topic
+from waylog.kafka.ranges.topic_reader import read_topic
 from waylog.kafka.topics import EVENT, FRIENDSHIP
 from waylog.messages import decode_event
 from waylog.observability.telemetry import now_ms

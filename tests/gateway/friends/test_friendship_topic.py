@@ -15,7 +15,7 @@ from tests.consumers.running import Broker, await_condition
 from tests.gateway.running import Gateway
 from waylog.kafka.clients import producer_config
 from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
-from waylog.kafka.topic_reader import read_topic
+from waylog.kafka.ranges.topic_reader import read_topic
 from waylog.kafka.topics import FRIENDSHIP
 
 NAMES = st.sampled_from(["ada", "bob", "cyd", "dan"])
