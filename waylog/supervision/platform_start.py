@@ -77,12 +77,12 @@ class PlatformStart:
 
     def _note_history(self) -> None:
         """Write down where the history is, for commands that compare with it."""
-        data, history = self._plan.data, self._plan.history
+        history, noted = self._plan.history, self._plan.data.history_url
         if history is None:
-            data.history_url.unlink(missing_ok=True)
+            noted.unlink(missing_ok=True)
         else:
             place = history if "://" in history else str(Path(history).absolute())
-            data.history_url.write_text(place + "\n", encoding="utf-8")
+            noted.write_text(place + "\n", encoding="utf-8")
 
     async def _start(self, supervisor: Supervisor) -> None:
         loop = asyncio.get_running_loop()
