@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from consumers.streams.properties import Properties
 from consumers.streams.speed import Speed
-from tests.consumers.streams.harness import BEGIN, Driven, events_of, make_fix, told
+from tests.consumers.streams.harness import BEGIN, NOW, Driven, events_of, make_fix, told
 from waylog.config import ConfigError
 
 #: Degrees of latitude that are 100 m.
@@ -73,6 +73,15 @@ def test_late_and_repeated_fixes_change_nothing() -> None:
         *[("begin", at(20))],
     ]
     assert not driven.send(make_fix(20, speed=0.0, id="another"))
+
+
+def test_a_fix_that_is_ahead_counts_with_its_time_or_that_of_its_arrival() -> None:
+    now_s = (NOW - BEGIN) // 1000
+    ahead, far_ahead = now_s + 290, now_s + 310
+    assert told(speed().send(make_fix(ahead, speed=20, received=NOW))) == [("begin", at(ahead))]
+    assert told(speed().send(make_fix(far_ahead, speed=20, received=NOW))) == [("begin", NOW)]
+    (refused,) = speed().send(make_fix(far_ahead, speed=20))
+    assert refused.topic == "error"
 
 
 def test_a_limit_of_a_device_or_user_comes_before_that_of_all() -> None:
