@@ -19,12 +19,15 @@ from consumers.connect.configuration.definitions import (
     parse_type,
 )
 from consumers.connect.configuration.validators import (
+    all_of,
     at_least,
     non_empty,
     non_empty_without_control_characters,
     one_of,
     one_of_ignoring_case,
     optional,
+    topic_name,
+    topic_names,
     unique_aliases,
     valid_regex,
 )
@@ -284,6 +287,7 @@ _SINK: Final = (
         name=TOPICS,
         type=ConfigType.LIST,
         default=[],
+        validator=topic_names,
         importance=Importance.HIGH,
         documentation="The topics to consume, separated by commas.",
         group=COMMON_GROUP,
@@ -308,6 +312,7 @@ _SINK: Final = (
         name=DEAD_LETTER_TOPIC,
         type=ConfigType.STRING,
         default="",
+        validator=topic_name,
         importance=Importance.MEDIUM,
         documentation="The topic that gets the records which converters, transforms or the "
         "connector could not process; empty for none.",
@@ -397,7 +402,7 @@ _SOURCE: Final = (
         name=OFFSETS_TOPIC,
         type=ConfigType.STRING,
         default=None,
-        validator=non_empty,
+        validator=all_of(non_empty, topic_name),
         importance=Importance.LOW,
         documentation="A topic of its own for the connector's offsets; the worker's if it is not "
         "set.",

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final
 
 from consumers.connect.configuration.definitions import ConfigDef, ConfigKey, ConfigType, Importance
 from consumers.connect.configuration.plugins import ExactlyOnceSupport
-from consumers.connect.configuration.validators import non_empty
+from consumers.connect.configuration.validators import all_of, non_empty, topic_name
 from consumers.connect.data.exceptions import ConnectException
 from consumers.connect.data.records import SourceRecord
 from consumers.connect.data.schemas import STRING
@@ -141,7 +141,7 @@ class FileStreamSourceConnector(SourceConnector):
             ConfigKey(
                 name="topic",
                 type=ConfigType.STRING,
-                validator=non_empty,
+                validator=all_of(non_empty, topic_name),
                 importance=Importance.HIGH,
                 documentation="The topic that gets the lines.",
             ),

@@ -32,6 +32,8 @@ from consumers.connect.configuration.plugins import (
 from consumers.connect.configuration.topic_creation import NewTopic, TopicCreation
 from consumers.connect.configuration.variables import EnvironmentProvider, Variables
 from consumers.connect.converters.by_name import converter_plugins
+from consumers.connect.file.file_source import CONFIG as FILE_SOURCE_CONFIG
+from consumers.connect.mqtt.properties import SOURCE_CONFIG as MQTT_SOURCE_CONFIG
 from consumers.connect.transforms.by_name import transform_plugins
 
 PLUGINS = PluginTable(converter_plugins() | transform_plugins())
@@ -413,3 +415,28 @@ def test_a_connector_may_validate_for_itself() -> None:
 
     answer = validate_connector(QUICK_START_SINK, SINK._replace(validate=validate), PLUGINS)
     assert errors(answer) == {"file": ["no test.sink.txt"]}
+
+
+@pytest.mark.parametrize("name", ["a b", "bad name!", ".", "x" * 250])
+def test_names_that_no_topic_can_have_are_refused(name: str) -> None:
+    dead_letters = {"errors.deadletterqueue.topic.name": f"{name}!"}
+    sink = validate_connector(
+        {**QUICK_START_SINK, "topics": f"good,{name}", **dead_letters}, SINK, PLUGINS
+    )
+    assert set(errors(sink)) == {"topics", "errors.deadletterqueue.topic.name"}
+    reason = "A topic has a name of 1 to 249 letters, digits, '.', '_' and '-'"
+    assert errors(sink)["topics"] == [f"Invalid value {name} for configuration topics: {reason}"]
+    source = validate_connector(
+        {**QUICK_START_SOURCE, "offsets.storage.topic": name}, SOURCE, PLUGINS
+    )
+    assert set(errors(source)) == {"offsets.storage.topic"}
+
+
+@pytest.mark.parametrize(
+    ("config", "name"), [(FILE_SOURCE_CONFIG, "topic"), (MQTT_SOURCE_CONFIG, "kafka.topic")]
+)
+def test_sources_refuse_names_that_no_topic_can_have(config: ConfigDef, name: str) -> None:
+    found = config.validate({name: "a b"})
+    assert found[name].errors
+    assert found[name].errors[0].startswith(f"Invalid value a b for configuration {name}")
+    assert not config.validate({name: "a-b"})[name].errors
