@@ -440,3 +440,29 @@ def test_sources_refuse_names_that_no_topic_can_have(config: ConfigDef, name: st
     assert found[name].errors
     assert found[name].errors[0].startswith(f"Invalid value a b for configuration {name}")
     assert not config.validate({name: "a-b"})[name].errors
+
+
+@pytest.mark.parametrize(
+    ("plugin", "quick_start", "listing"),
+    [
+        (SINK, QUICK_START_SINK, "transforms"),
+        (SINK, QUICK_START_SINK, "predicates"),
+        (SOURCE, QUICK_START_SINK, "topic.creation.groups"),
+    ],
+)
+def test_names_that_a_variable_stands_for_are_not_shown(
+    plugin: ConnectorPlugin, quick_start: Mapping[str, str], listing: str
+) -> None:
+    variables = Variables({"env": EnvironmentProvider({"SECRET": "s3cr3t"})})
+    more = {listing: "${env:SECRET}", "topic.creation.default.partitions": "1"}
+    answer = validate_connector({**quick_start, **more}, plugin, PLUGINS, variables)
+    text = msgspec.json.encode(answer).decode()
+    assert "s3cr3t" not in text
+    assert ".[hidden]." in text
+    # What the configuration says itself is no secret, and tools look for it.
+    prefix = listing.removesuffix("groups").removesuffix(".") + ".s3cr3t."
+    own = {**quick_start, **more, prefix + "type": "x", prefix + "include": "x"}
+    names = [
+        each.value.name for each in validate_connector(own, plugin, PLUGINS, variables).configs
+    ]
+    assert any(name.startswith(prefix) for name in names)

@@ -433,7 +433,7 @@ def errors(**properties: str) -> dict[str, list[str]]:
         ({"url": "https://h/a b"}, "url", "percent-encoded"),
         ({"url": "https://h/${@x}"}, "url", "none of @key"),
         ({"url": "https://h/${id}", "behavior_on_null_values": "delete"},
-         "behavior.on.null.values", r"has no \$\{id\}"),
+         "behavior.on.null.values", "has no ${id}"),
         ({"template": "tracar"}, "template", "must be one of: none, traccar"),
         ({"method": "TRACE"}, "method", "must be one of"),
         ({"authorization_type": "basic"}, "connection.user", "needs it"),
