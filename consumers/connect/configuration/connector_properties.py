@@ -21,6 +21,7 @@ from consumers.connect.configuration.definitions import (
 from consumers.connect.configuration.validators import (
     all_of,
     at_least,
+    between,
     non_empty,
     non_empty_without_control_characters,
     one_of,
@@ -45,6 +46,8 @@ PREDICATES: Final = "predicates"
 CONNECTOR_VERSION: Final = "connector.plugin.version"
 #: Behind the name of a property whose value is a class.
 _VERSION: Final = ".plugin.version"
+#: More threads and clients than any worker has.
+_TASKS_MAX: Final = 10_000
 CONFIG_ACTION_RELOAD: Final = "config.action.reload"
 ERRORS_RETRY_TIMEOUT: Final = "errors.retry.timeout"
 ERRORS_RETRY_DELAY_MAX_MS: Final = "errors.retry.delay.max.ms"
@@ -123,7 +126,8 @@ _COMMON: Final = (
         name=TASKS_MAX,
         type=ConfigType.INT,
         default=1,
-        validator=at_least(1),
+        # Some connectors make as many as they may, whatever there is to do.
+        validator=between(1, _TASKS_MAX),
         importance=Importance.HIGH,
         documentation="The connector has at most this many tasks.",
         group=COMMON_GROUP,

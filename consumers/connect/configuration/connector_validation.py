@@ -29,7 +29,7 @@ from consumers.connect.configuration.definitions import (
     ConfigValue,
     value_text,
 )
-from consumers.connect.configuration.exceptions import ConfigException
+from consumers.connect.configuration.exceptions import ConfigException, with_full_name
 from consumers.connect.configuration.password import HIDDEN
 from consumers.connect.configuration.plugin_properties import (
     CONVERTER_KINDS,
@@ -176,6 +176,7 @@ def validate_connector(
     for prefix, definition in _converters(present, found, plugins):
         keys |= {key.name: key for key in definition.embedded(prefix, "", 0)}
         for each in definition.validate(with_prefix(present, prefix)).values():
+            each.errors = [with_full_name(error, each.name, prefix) for error in each.errors]
             each.name = prefix + each.name
             found[each.name] = each
     groups = dict.fromkeys([*config.groups, *connector.config.groups])

@@ -23,6 +23,7 @@ from consumers.connect.configuration.definitions import (
     ConfigValue,
     Importance,
 )
+from consumers.connect.configuration.exceptions import with_full_name
 from consumers.connect.configuration.plugins import (
     ConnectorPlugin,
     ConnectorType,
@@ -189,7 +190,7 @@ def test_the_answer_has_the_members_of_kafka_connects() -> None:
             },
             {
                 "value.converter.schemas.enable": [
-                    "Invalid value maybe for configuration schemas.enable: "
+                    "Invalid value maybe for configuration value.converter.schemas.enable: "
                     "Expected value to be either true or false"
                 ]
             },
@@ -261,7 +262,7 @@ def test_a_predicate_must_be_one_of_the_list() -> None:
     assert "transforms.drop.predicate" in errors(validate_connector(wrong, SINK, PLUGINS))
 
 
-def test_what_a_transform_refuses_as_a_whole_is_an_error_of_its_type() -> None:
+def test_what_a_transform_refuses_as_a_whole_is_an_error_of_what_it_names() -> None:
     properties = QUICK_START_SINK | {
         "transforms": "route,time",
         "transforms.route.type": "RegexRouter",
@@ -274,7 +275,7 @@ def test_what_a_transform_refuses_as_a_whole_is_an_error_of_its_type() -> None:
     assert errors(validate_connector(properties, SINK, PLUGINS)) == {}
     wrong = properties | {"transforms.route.replacement": "x-$2", "transforms.time.format": "i"}
     answer = validate_connector(wrong, SINK, PLUGINS)
-    assert list(errors(answer)) == ["transforms.route.type", "transforms.time.type"]
+    assert list(errors(answer)) == ["transforms.route.replacement", "transforms.time.type"]
     assert answer.error_count == 2
     missing = {name: text for name, text in wrong.items() if name != "transforms.route.replacement"}
     answer = validate_connector(missing, SINK, PLUGINS)
@@ -466,3 +467,46 @@ def test_names_that_a_variable_stands_for_are_not_shown(
         each.value.name for each in validate_connector(own, plugin, PLUGINS, variables).configs
     ]
     assert any(name.startswith(prefix) for name in names)
+
+
+def test_messages_have_the_full_name_and_are_where_they_belong() -> None:
+    answer = validate_connector(
+        {
+            **QUICK_START_SINK,
+            "transforms": "r,c",
+            "transforms.r.type": "RegexRouter",
+            "transforms.r.regex": "a",
+            "transforms.r.replacement": "$3",
+            "transforms.c.type": "RegexRouter",
+            "value.converter": "JsonConverter",
+            "value.converter.schemas.enable": "x",
+        },
+        SINK,
+        PLUGINS,
+    )
+    found = errors(answer)
+    assert set(found) == {
+        "transforms.r.replacement", "transforms.c.regex", "transforms.c.replacement",
+        "value.converter.schemas.enable",
+    }  # fmt: skip
+    for name, (message, *_) in found.items():
+        assert name in message
+
+
+def test_the_name_of_a_property_is_completed_once() -> None:
+    for message, expected in (
+        ("Invalid value a for configuration b: x", "Invalid value a for configuration t.b: x"),
+        ("configuration b: x", "configuration t.b: x"),
+        (
+            'Missing required configuration "b" which has no default value.',
+            'Missing required configuration "t.b" which has no default value.',
+        ),
+        ("Invalid value b for configuration b.c", "Invalid value b for configuration b.c"),
+        ("something else b", "something else b"),
+    ):
+        assert with_full_name(message, "b", "t.") == expected
+
+
+def test_more_tasks_than_any_worker_has_are_refused() -> None:
+    answer = validate_connector({**QUICK_START_SINK, "tasks.max": "100000000"}, SINK, PLUGINS)
+    assert "no more than 10000" in errors(answer)["tasks.max"][0]
