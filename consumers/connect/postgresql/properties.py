@@ -47,6 +47,8 @@ TASK_NUMBER: Final = "task.number"
 TOPIC: Final = "${topic}"
 #: The columns of pk.mode=kafka, if pk.fields does not name others.
 KAFKA_FIELDS: Final = ("__connect_topic", "__connect_partition", "__connect_offset")
+#: Of tables and schemas; PostgreSQL cuts longer ones off.
+_NAME_BYTES_MAX: Final = 63
 _CONNECTION, _WRITES, _MAPPING, _RETRIES = "Connection", "Writes", "Data Mapping", "Retries"
 _ERASURES: Final = "Erasures"
 
@@ -74,6 +76,9 @@ def _valid_table(name: str, value: Any) -> None:
         raise invalid_value(name, value, "expected TABLE or SCHEMA.TABLE, such as " + TOPIC)
     if value is not None and "${" in value.replace(TOPIC, ""):
         raise invalid_value(name, value, f"only {TOPIC} is replaced")
+    for part in (value or "").replace(TOPIC, "").split("."):
+        if len(part.encode("utf-8", "replace")) > _NAME_BYTES_MAX:
+            raise invalid_value(name, value, f"a name has {_NAME_BYTES_MAX} bytes at most")
 
 
 CONFIG: Final = ConfigDef(

@@ -6,8 +6,10 @@ import json
 import logging
 import traceback
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from threading import Barrier
 from typing import Any
 
 import psycopg
@@ -619,3 +621,27 @@ def test_a_lock_that_times_out_is_waited_for(make_sink: MakeSink, postgres: Post
             sink.put(fix(2))
     sink.put(fix(2))
     assert sink.postgres.count("t") == 2
+
+
+@pytest.mark.parametrize("deletes", [False, True])
+def test_tasks_that_write_the_same_keys_do_not_deadlock(make_sink: MakeSink, deletes: bool) -> None:
+    keys = [f"device-{number}" for number in range(2000)]
+    more = {**BY_KEY, "delete_enabled": "true"}
+    sinks = [make_sink(**more), make_sink(**more)]
+    sinks[0].task.put([record({"v": 0}, key=key) for key in keys])
+    together = Barrier(2)
+
+    def write(sink: Sink, turn: int) -> None:
+        for number in range(10):
+            together.wait(60)
+            value = None if deletes and number % 2 else {"v": number}
+            # Each in another order; a deadlock would be a RetriableException.
+            records = [record(value, key=key) for key in keys[:: 1 if turn else -1]]
+            sink.task.put(records)
+
+    with ThreadPoolExecutor(2) as pool:
+        for each in [pool.submit(write, sink, turn) for turn, sink in enumerate(sinks)]:
+            each.result(120)
+    assert sinks[0].rows("count(*), min(v), max(v)") == (
+        [(0, None, None)] if deletes else [(2000, 9, 9)]
+    )

@@ -46,6 +46,7 @@ def test_the_url_is_all_that_is_required() -> None:
             "needs insert.mode=upsert",
         ),
         ({"table_name_format": ""}, "table.name.format", "expected TABLE or SCHEMA.TABLE"),
+        ({"table_name_format": "x" * 64}, "table.name.format", "63 bytes at most"),
         ({"table_name_format": "${bad}"}, "table.name.format", "only ${topic} is replaced"),
         ({"connection_url": "postgresql://h/d?foo=bar"}, "connection.url", "does not know a param"),
         ({"connection_url": "postgresql://h/d?sslmode=x"}, "connection.url", "one of disable"),
