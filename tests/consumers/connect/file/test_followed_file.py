@@ -13,7 +13,7 @@ from consumers.connect.file.followed_file import FollowedFile
 
 def lines_of(file: FollowedFile, rounds: int = 10) -> list[bytes]:
     """Return the lines that are there now."""
-    found: list[bytes] = []
+    found: list[bytes | None] = []
     for _ in range(rounds):
         found += [line for line, _ in file.read_lines() or []]
     return found

@@ -13,7 +13,7 @@ from consumers.connect.file.line_splitter import LineSplitter
 _PIECES = st.lists(st.text("ab\r\n", max_size=6).map(str.encode), max_size=12)
 
 
-def fed(pieces: list[bytes]) -> tuple[list[bytes], LineSplitter]:
+def fed(pieces: list[bytes]) -> tuple[list[bytes | None], LineSplitter]:
     splitter = LineSplitter(1000)
     return [line for piece in pieces for line, _ in splitter.feed(piece)], splitter
 
@@ -35,6 +35,7 @@ def test_sizes_lead_from_line_to_line(pieces: list[bytes]) -> None:
     position = 0
     for piece in pieces:
         for line, size in splitter.feed(piece):
+            assert line is not None
             assert data[position : position + len(line)] == line
             assert re.fullmatch(rb"\r\n|\n|\r", data[position + len(line) : position + size])
             position += size

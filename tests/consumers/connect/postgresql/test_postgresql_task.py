@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from consumers.connect.configuration.exceptions import ConfigException
 from consumers.connect.data.exceptions import ConnectException, RetriableException
 from consumers.connect.data.logical_types import DATE, TIME, TIMESTAMP, decimal_schema
 from consumers.connect.data.schemas import (
@@ -505,9 +506,13 @@ def test_names_and_values_are_never_statements(make_sink: MakeSink) -> None:
     assert rows == [("\\.", "'); DROP TABLE kept; --")]
 
 
-def test_a_topic_with_a_name_that_no_table_has_fails_the_task(make_sink: MakeSink) -> None:
-    with pytest.raises(ConnectException, match=r"table.name.format.*63 bytes at most"):
-        make_sink().put({"x": 1}, topic="x" * 64)
+def test_a_topic_with_a_name_that_no_table_has_stops_no_other(make_sink: MakeSink) -> None:
+    sink = make_sink()
+    sink.task.put([record({"x": 1}, topic="x" * 64), record({"x": 2})])
+    assert sink.rows("x") == [(2,)]
+    (reason,) = sink.reasons
+    assert "table.name.format" in reason
+    assert "63 bytes at most" in reason
 
 
 def test_dots_of_topics_are_no_schemas(make_sink: MakeSink) -> None:
@@ -573,7 +578,7 @@ def test_a_wrong_password_fails_the_task_and_shows_itself_nowhere(
 def test_a_parameter_that_libpq_does_not_know_fails_the_task(
     make_sink: MakeSink, postgres: PostgresServer
 ) -> None:
-    with pytest.raises(ConnectException, match=r"connection.url: .*ssl"):
+    with pytest.raises(ConfigException, match=r"connection.url: libpq does not know"):
         make_sink(connection_url=postgres.url + "?ssl=true")
 
 
