@@ -11,7 +11,7 @@ from consumers.connect.file import followed_file
 from consumers.connect.file.followed_file import FollowedFile
 
 
-def lines_of(file: FollowedFile, rounds: int = 10) -> list[bytes]:
+def lines_of(file: FollowedFile, rounds: int = 10) -> list[bytes | None]:
     """Return the lines that are there now."""
     found: list[bytes | None] = []
     for _ in range(rounds):
