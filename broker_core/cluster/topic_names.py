@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker_core.cluster.image import ClusterImage
 from broker_core.errors import InvalidTopic, TopicAlreadyExists
-from waylog.kafka.topic_names import TOPIC_NAME_RULE, is_topic_name
+from waylog.topic_names import TOPIC_NAME_RULE, is_topic_name
 
 
 def check_name(name: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from geoservice.commands.command import check_index, open_geocoder
 from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
 from waylog.config import DEFAULT_BOOTSTRAP_SERVERS, ConfigError, check_bootstrap_servers
-from waylog.kafka.topic_names import TOPIC_NAME_RULE, is_topic_name
+from waylog.topic_names import TOPIC_NAME_RULE, is_topic_name
 
 _COMPARE_EXAMPLES: Final = """examples:
   waylog resolver compare --index new.geo          look every device's newest fix up in new.geo

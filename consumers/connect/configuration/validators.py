@@ -12,7 +12,7 @@ from typing import Any
 
 from consumers.connect.configuration.exceptions import invalid_value
 from consumers.connect.java.regular_expression import JavaRegexError, compile_java
-from waylog.kafka.topic_names import TOPIC_NAME_RULE, is_topic_name
+from waylog.topic_names import TOPIC_NAME_RULE, is_topic_name
 
 Validator = Callable[[str, Any], None]
 

@@ -15,7 +15,7 @@ from consumers.connect.data.exceptions import ConnectException
 from consumers.connect.java.regular_expression import compile_java
 from consumers.connect.tasks.client_properties import INTERNAL_TOPICS
 from waylog.kafka.errors import error_text
-from waylog.kafka.topic_names import TOPIC_NAME_RULE, is_topic_name
+from waylog.topic_names import TOPIC_NAME_RULE, is_topic_name
 
 logger = logging.getLogger(__name__)
 
