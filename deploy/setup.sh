@@ -51,7 +51,7 @@ done_for() { [ "$(cat "$stamps/$1" 2>/dev/null)" = "$(cat "${@:2}" | sha256sum)"
 mark_done() { mkdir -p $stamps; cat "${@:2}" | sha256sum >"$stamps/$1"; }
 
 python_packages() {
-  local extras=world,geo,replay,avro,streams,spark,load inputs=(pyproject.toml deploy/constraints.txt deploy/setup.sh)
+  local extras=world,geo,replay,avro,protobuf,streams,spark,load inputs=(pyproject.toml deploy/constraints.txt deploy/setup.sh)
   [ "$purpose" = test ] && extras+=,test
   done_for "packages-$purpose" "${inputs[@]}" && return
   [ -x $venv/bin/pip ] || { say "creating $venv"; python3 -m venv $venv; }

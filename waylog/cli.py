@@ -72,6 +72,7 @@ COMMANDS = (
         "resolver", "consumers.resolver.command", "one resolver process: fixes in, addresses out"
     ),
     Command("connect", "consumers.connect.command", "a worker for Kafka Connect's connectors"),
+    Command("forwarding", "consumers.forwarding.command", "fixes on to servers of users' own"),
     Command("schema-registry", "gateway.schema_registry.command", "schemas of records, over HTTP"),
     Command("streams", "consumers.streams.commands.command", "geofences, speed, others"),
     Command("user", "gateway.users.user_command", "add, list and revoke users"),

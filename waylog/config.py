@@ -180,6 +180,11 @@ class DataDirectory:
         return self.root / "http.url"
 
     @property
+    def history_url(self) -> Path:
+        """The file with the folder or URL to which `waylog up` lets its history job write."""
+        return self.root / "history.url"
+
+    @property
     def history(self) -> Path:
         """Parquet of topic `location`."""
         return self.root / "history"
@@ -207,7 +212,19 @@ class DataDirectory:
 
 def read_http_url(data: DataDirectory) -> str | None:
     """Return the URL of the platform that runs on a data directory, None if none does."""
+    return _read_line(data.http_url)
+
+
+def find_history(data: DataDirectory) -> str | None:
+    """Return the folder or URL of the history of a data directory, None if it has none.
+
+    It is there before its job has written anything.
+    """
+    return _read_line(data.history_url) or (str(data.history) if data.history.is_dir() else None)
+
+
+def _read_line(file: Path) -> str | None:
     try:
-        return data.http_url.read_text(encoding="utf-8").strip() or None
+        return file.read_text(encoding="utf-8").strip() or None
     except OSError:
         return None

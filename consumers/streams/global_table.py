@@ -25,7 +25,7 @@ from confluent_kafka import (
 
 from waylog.kafka.clients import LogUnreachable, check_allowed, consumer_config
 from waylog.kafka.errors import error_text
-from waylog.kafka.topic_reader import next_messages
+from waylog.kafka.polling import next_messages
 from waylog.malformed import MALFORMED
 from waylog.process.threads import Rounds, start_thread
 from waylog.sealing.sealing import opener

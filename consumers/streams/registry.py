@@ -33,6 +33,7 @@ ENTRY_POINTS: Final = "waylog.streams"
 _FILE: Final = "waylog_streams_file_"
 #: Ours, as text: none is loaded before it is asked for.
 BUILT_IN: Final = {
+    "convert": "consumers.streams.convert.topology:Convert",
     "geofences": "consumers.streams.geofences.topology:Geofences",
     "heat-map": "consumers.streams.heat_map.topology:HeatMap",
     "meetings": "consumers.streams.meetings.topology:Meetings",

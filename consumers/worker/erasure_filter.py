@@ -50,12 +50,13 @@ class ErasureFilter:
 
     def has(self, output: OutputRecord) -> bool:
         """Tell whether a result is the address of a fix that is erased."""
-        if not self._erasures or output.topic != self._state_topic or output.key is None:
+        key, value = output.key, output.value
+        if not self._erasures or output.topic != self._state_topic or key is None or value is None:
             return False
-        device = output.key.decode("utf-8", "replace")
+        device = key.decode("utf-8", "replace")
         if device not in self._erasures:
             return False
         try:
-            return self._erasures.covers(device, decode_address(output.value).time)
+            return self._erasures.covers(device, decode_address(value).time)
         except MALFORMED:
             return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 
 class InputRecord(Protocol):
@@ -40,5 +40,12 @@ class OutputRecord(NamedTuple):
     topic: str
     partition: int | None  # None: chosen by the key
     key: bytes | None
-    value: bytes
+    value: bytes  # a copy of a topic has None for tombstones, see `copied`
     headers: list[tuple[str, bytes]] | None = None
+
+
+def copied(
+    topic: str, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]] | None
+) -> OutputRecord:
+    """Return the copy of a record in another topic; a tombstone stays one."""
+    return OutputRecord(topic, None, key, cast(bytes, value), headers)

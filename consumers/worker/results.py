@@ -114,7 +114,7 @@ class ResultProducer:
             if has(output):
                 continue
             topic, partition, key, value, headers = output
-            if keys is not None:
+            if keys is not None and value is not None:
                 value = keys.seal_value(topic, value, key)
             if partition is None:
                 partition = _BY_KEY

@@ -43,6 +43,7 @@ from gateway.http.requests.responses import (
 )
 from gateway.http.requests.services import SERVICES, Services
 from gateway.http.routes import reading, receipts
+from gateway.http.routes.forwarding_routes import ForwardingRoutes
 from gateway.http.routes.geocoder import GeocoderProxy
 from gateway.http.routes.pages import Pages
 from gateway.http.routes.push_routes import PushRoutes
@@ -240,6 +241,7 @@ def build_application(services: Services, client_id: str) -> web.Application:
     proxy = GeocoderProxy(services.geo_url, ingest)
     pages = Pages(ingest.osmand_at_root())
     kafka_rest = KafkaRest(services, ingest, client_id)
+    forwardings = ForwardingRoutes(services, ingest, client_id)
     application.add_routes(
         [
             *ingest.routes(),
@@ -252,6 +254,7 @@ def build_application(services: Services, client_id: str) -> web.Application:
             web.get("/mqtt", _mqtt, allow_head=False),
             *proxy.routes(),
             *PushRoutes(services, ingest).routes(),
+            *forwardings.routes(),
             *SessionRoutes(services, ingest).routes(),
             *kafka_rest.routes(),
             web.get("/metrics", _metrics),
@@ -270,6 +273,7 @@ def build_application(services: Services, client_id: str) -> web.Application:
         await services.parsing.close()
         await proxy.close()
         await kafka_rest.close()
+        await forwardings.close()
 
     application.on_shutdown.append(end_viewers)
     application.on_cleanup.append(close)

@@ -30,6 +30,7 @@ _APPS: Final = {
 _SENDING: Final = "Sending"
 _READING: Final = "Reading"
 _GEOCODING: Final = "Geocoding"
+_FORWARDING: Final = "Forwarding"
 _OPERATING: Final = "Operating"
 _LOG: Final = "The log (administrators)"
 
@@ -197,6 +198,34 @@ def _paths() -> dict[str, Any]:
                 _READING, "Notify a browser of arrivals (PushSubscription)", body=True, status="201"
             ),
             "delete": _operation(_READING, "No longer", body=True, status="204"),
+        },
+        "/v1/forwardings": {
+            "get": _operation(_FORWARDING, "The user's forwardings, without secrets"),
+            "post": _operation(
+                _FORWARDING,
+                "Have devices sent on to another server, from now on: name, kind, url, and what "
+                "that server needs",
+                body=True,
+                status="201",
+            ),
+        },
+        "/v1/forwardings/{forwarding}": {
+            "get": _operation(_FORWARDING, "How one fares", path=("forwarding",)),
+            "patch": _operation(
+                _FORWARDING, "Change members of it", body=True, path=("forwarding",)
+            ),
+            "delete": _operation(_FORWARDING, "End it", path=("forwarding",), status="204"),
+        },
+        "/v1/forwardings/{forwarding}/pause": {
+            "post": _operation(_FORWARDING, "Send nothing for now", path=("forwarding",))
+        },
+        "/v1/forwardings/{forwarding}/resume": {
+            "post": _operation(
+                _FORWARDING,
+                'Go on where it was paused, or with what comes from now on: {"skip": true}',
+                body=True,
+                path=("forwarding",),
+            )
         },
         "/v1/pipeline": {"get": _operation(_OPERATING, "Throughput and lag, for administrators")},
         "/v1/session": {

@@ -23,9 +23,9 @@ from yarl import URL
 
 from gateway.limits.pools import Turns
 from gateway.notices.arrivals import Arrival
-from gateway.notices.name_lookups import NameLookups
 from gateway.notices.owntracks_downlink import name_of
 from gateway.users.database import UserStore
+from waylog.network.outbound.name_lookups import NameLookups
 from waylog.network.shares import Shares
 from waylog.process.background import TaskSet
 

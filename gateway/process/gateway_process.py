@@ -43,6 +43,7 @@ from gateway.notices.push import Pusher
 from gateway.notices.web_push import WebPush
 from gateway.observability.metrics import GatewayMetrics
 from gateway.observability.metrics_access import MetricsAccess
+from gateway.observability.push_ledger import PushLedger
 from gateway.observability.readiness import WATCH_S, Readiness, reader_trouble, storage_trouble
 from gateway.process.lifecycle import Started, serve_until_stopped
 from gateway.tracks.archive import Archive
@@ -250,6 +251,9 @@ class _Gateway:
             )
         self.archive = Archive(settings.history, settings.places)
         stack.push_async_callback(self.archive.close)
+        self.pushes = PushLedger()
+        telling = spawn(self.pushes.run(telemetry), "counting pushes", endless=True)
+        stack.callback(telling.cancel)
         self.receipts = Receipts(
             settings.bootstrap_servers,
             settings.history,
@@ -357,6 +361,7 @@ class _Gateway:
             web_push=self.web_push,
             archive=self.archive,
             receipts=self.receipts,
+            pushes=self.pushes,
             admission=self.admission,
             cards=CardBook(self.users),
             users=self.users,
@@ -437,6 +442,7 @@ class _Gateway:
             parsing=self.parsing,
             reuse_port=self._settings.share_ports,
         )
+        server.channel.count_in(self.pushes)
         self.mqtt_endpoint = server.endpoint
         self.metrics.mqtt = server.counters
         for name, documentation in server.GAUGES.items():

@@ -25,6 +25,7 @@ from gateway.mqtt.workers.relay_client import NoAddresses, RelayClient
 from gateway.mqtt.workers.retained_questions import RetainedQuestions
 from gateway.mqtt.workers.worker_peers import WorkerPeers
 from gateway.notices.push import Pusher
+from gateway.observability.push_ledger import PushLedger
 from gateway.process.gateway_process import GatewaySettings
 from gateway.process.lifecycle import Started, serve_until_stopped
 from gateway.users.admission import Admission, open_admission
@@ -89,6 +90,8 @@ async def _start(
     )
     stack.push_async_callback(producer.close)
     pusher = Pusher()
+    pushes = PushLedger()
+    stack.callback(spawn(pushes.run(telemetry), "counting pushes", endless=True).cancel)
     relay = RelayClient(relay_path, pusher.address_changed, pusher.arrived)
     running = spawn(relay.run(), "the way to the other workers", endless=True)
     stack.callback(running.cancel)
@@ -129,6 +132,7 @@ async def _start(
     async def join_others(server: MqttServer) -> None:
         nonlocal neighbours
         server.channel.chooses_members = False
+        server.channel.count_in(pushes)
         neighbours = join(server, journal, relay, submitter)
         relay.on_frame = neighbours.on_frame
         relay.on_open = neighbours.opened

@@ -12,6 +12,7 @@ from gateway.limits.failed_logins import TooManyFailedLogins
 from gateway.schema_registry.errors import RegistryError
 from gateway.users.auth import AuthenticationUnavailable, Authenticator, Identity
 from waylog.network.served_hosts import ServedHosts
+from waylog.observability.metrics_token import is_metrics_token, shown_secret
 
 _NEEDED: Final = "User cannot be authenticated: Basic user:token, or Bearer token, is needed"
 
@@ -19,18 +20,28 @@ _NEEDED: Final = "User cannot be authenticated: Basic user:token, or Bearer toke
 class Access:
     """Checks the credentials of each request."""
 
-    def __init__(self, authenticator: Authenticator, hosts: ServedHosts) -> None:
-        """`hosts` are the names by which the listener may be asked."""
+    def __init__(
+        self, authenticator: Authenticator, hosts: ServedHosts, metrics_token: str | None = None
+    ) -> None:
+        """`hosts` are the names by which the listener may be asked.
+
+        `metrics_token` reads the counts, and nothing else.
+        """
         self._authenticator: Final = authenticator
         self._hosts: Final = hosts
+        self._metrics_token: Final = metrics_token
+
+    async def check_metrics(self, request: web.Request) -> None:
+        """Raise RegistryError unless the counts may be read: by administrators, or the token."""
+        secret = shown_secret(request.headers.get("Authorization", ""))
+        if not is_metrics_token(secret, self._metrics_token):
+            await self.check(request, changes=True)
+        else:
+            self._check_names(request)
 
     async def check(self, request: web.Request, *, changes: bool) -> None:
         """Raise RegistryError unless the request is allowed; `changes` tells whether it writes."""
-        if not self._hosts.serves(request.headers.get("Host", "")):
-            # A page of another site that has its name point here (DNS rebinding).
-            raise RegistryError(421, "this registry is not known by that name (--host)")
-        if "Origin" in request.headers:
-            raise RegistryError(403, "requests of web pages are not served")
+        self._check_names(request)
         if self._authenticator.open_mode:
             return
         identity = await self._identity(request)
@@ -42,6 +53,13 @@ class Access:
             raise RegistryError(
                 40301, "User is denied operation: administrators write (waylog user add --admin)"
             )
+
+    def _check_names(self, request: web.Request) -> None:
+        if not self._hosts.serves(request.headers.get("Host", "")):
+            # A page of another site that has its name point here (DNS rebinding).
+            raise RegistryError(421, "this registry is not known by that name (--host)")
+        if "Origin" in request.headers:
+            raise RegistryError(403, "requests of web pages are not served")
 
     async def _identity(self, request: web.Request) -> Identity | None:
         try:

@@ -24,6 +24,7 @@ from gateway.schema_registry.errors import (
     version_is_not_soft_deleted,
     version_is_soft_deleted,
 )
+from gateway.schema_registry.parsed import ParsedSchema
 from gateway.schema_registry.records import (
     Record,
     SchemaValue,
@@ -33,10 +34,13 @@ from gateway.schema_registry.records import (
     no_schema_record,
     schema_record,
 )
-from gateway.schema_registry.schema_types import ParsedSchema
 from gateway.schema_registry.schemas import LEVELS, SchemaRequest, Schemas
 from gateway.schema_registry.state import DEFAULT_LEVEL, DEFAULT_MODE
 
+#: Bounds of what a registry keeps in memory.
+SUBJECTS_MAX: Final = 100_000
+VERSIONS_MAX: Final = 10_000  # of a subject, deleted ones too
+TEXT_BYTES_MAX: Final = 512 * 1024 * 1024
 MODES: Final = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT")
 _SUBJECT_CHARACTERS_MAX: Final = 1024
 
@@ -72,6 +76,7 @@ class Changes:
             return Decision([], _registered(found))
         if mode in ("READONLY", "READONLY_OVERRIDE"):
             raise not_permitted(f"Subject {subject} is in read-only mode")
+        self._check_room(subject, parsed)
         if mode == "IMPORT":
             return self._import(subject, parsed, *given)
         if given[0] is not None:
@@ -99,6 +104,22 @@ class Changes:
         if others and self._schemas.parse_value(others[0]).text != parsed.text:
             raise not_permitted(f"Overwrite new schema with id {schema_id} is not permitted.")
         return self._add(subject, parsed, schema_id, version or self._next_version(subject))
+
+    def _check_room(self, subject: str, parsed: ParsedSchema) -> None:
+        """Raise RegistryError if there would be more than a registry keeps."""
+        versions = self._state.versions(subject, deleted=True)
+        is_new = not versions
+        bounds = (
+            (is_new and self._state.subject_count >= SUBJECTS_MAX, f"{SUBJECTS_MAX} subjects"),
+            (len(versions) >= VERSIONS_MAX, f"{VERSIONS_MAX} versions of a subject"),
+            (
+                self._state.text_bytes + len(parsed.text) > TEXT_BYTES_MAX,
+                f"{TEXT_BYTES_MAX >> 20} MiB of schemas",
+            ),
+        )
+        for is_full, what in bounds:
+            if is_full:
+                raise RegistryError(42200, f"A registry keeps at most {what}: delete some for ever")
 
     def _next_version(self, subject: str) -> int:
         versions = self._state.versions(subject, deleted=True)

@@ -22,6 +22,8 @@ from waylog.config import (
 from waylog.extras import install_command, is_installed
 from waylog.network.served_hosts import ServedHosts
 from waylog.observability.log_lines import configure_logging
+from waylog.observability.metrics_token import ensure_metrics_token
+from waylog.os_errors import describe_os_error
 
 if TYPE_CHECKING:
     import ssl
@@ -84,6 +86,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="another name by which the registry may be asked; may be given several times",
     )
+    add(
+        "--metrics-token-file",
+        type=Path,
+        metavar="FILE",
+        help="a token that reads /metrics and nothing else, for Prometheus; made if missing",
+    )
     add("--tls-certificate", type=Path, metavar="FILE", help="PEM, with what leads to its root")
     add("--tls-key", type=Path, metavar="FILE", help="PEM")
 
@@ -116,6 +124,16 @@ def _tls(arguments: argparse.Namespace) -> ssl.SSLContext | None:
     return None if certificate is None else server_context(certificate, key)
 
 
+def _metrics_token(arguments: argparse.Namespace) -> str | None:
+    path = arguments.metrics_token_file
+    try:
+        return None if path is None else ensure_metrics_token(path)
+    except OSError as error:
+        raise ConfigError(f"--metrics-token-file {describe_os_error(error)}") from None
+    except ValueError as error:
+        raise ConfigError(f"--metrics-token-file: {error}") from None
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Serve until stopped."""
     from confluent_kafka import KafkaException
@@ -138,6 +156,7 @@ def run(arguments: argparse.Namespace) -> int:
         replication_factor=arguments.replication_factor,
         hosts=arguments.host,
         tls=_tls(arguments),
+        metrics_token=_metrics_token(arguments),
     )
     if not settings.open_mode and not settings.users.is_file():
         logger.warning(

@@ -12,6 +12,7 @@ from aiohttp import web
 
 from gateway.process.lifecycle import Started, serve_until_stopped
 from gateway.schema_registry.access import Access
+from gateway.schema_registry.metrics import RegistryMetrics
 from gateway.schema_registry.routes import make_application
 from gateway.schema_registry.state import State
 from gateway.schema_registry.store import SchemaStore, schemas_topic
@@ -38,6 +39,7 @@ class RegistrySettings(NamedTuple):
     replication_factor: int  # of a new topic; -1: the brokers' default
     hosts: Sequence[str]  # more names by which it may be asked
     tls: ssl.SSLContext | None
+    metrics_token: str | None = None  # reads /metrics and nothing else
 
 
 async def serve(settings: RegistrySettings, listeners: Sequence[Listener]) -> int:
@@ -65,13 +67,17 @@ async def _start(
         timeout_s=STOP_MAX_S,
     )
     state = State()
-    store = SchemaStore(settings.bootstrap_servers, settings.topic, state)
+    metrics = RegistryMetrics(state)
+    store = SchemaStore(settings.bootstrap_servers, settings.topic, state, metrics)
     stack.push_async_callback(store.close)
     await store.start()
     for listener in listeners:
-        access = Access(authenticator, ServedHosts(listener.endpoint.host, settings.hosts))
+        hosts = ServedHosts(listener.endpoint.host, settings.hosts)
+        access = Access(authenticator, hosts, settings.metrics_token)
         runner = web.AppRunner(
-            make_application(state, store, access), access_log=None, shutdown_timeout=_SHUTDOWN_S
+            make_application(state, store, access, metrics),
+            access_log=None,
+            shutdown_timeout=_SHUTDOWN_S,
         )
         await runner.setup()
         stack.push_async_callback(runner.cleanup)

@@ -13,6 +13,7 @@ from gateway.schema_registry.errors import (
 from gateway.schema_registry.records import SchemaValue
 from gateway.schema_registry.schemas import SchemaRequest, Schemas
 from gateway.schema_registry.state import DEFAULT_LEVEL, DEFAULT_MODE
+from waylog.serialization.schema_types import PROTOBUF
 
 
 class Queries:
@@ -83,6 +84,17 @@ class Queries:
         answer = {name: shown[name] for name in _OF_SCHEMA if name in shown}
         return answer | ({"maxId": self._state.id_max} if with_id_max else {})
 
+    def formatted(self, shown: dict[str, Any], format_: str) -> dict[str, Any]:
+        """Return a schema as asked for: `serialized` is base64 of Protobuf's descriptor.
+
+        Other words, and types, are shown as they are.
+        """
+        if format_ != "serialized" or shown.get("schemaType") != PROTOBUF:
+            return shown
+        references = list(shown.get("references", ()))
+        request = SchemaRequest(shown["schema"], PROTOBUF, references=references)
+        return shown | {"schema": self._schemas.serialized(request)}
+
     def schema_with_guid(self, guid: str) -> dict[str, Any]:
         """Return a schema by its GUID."""
         value = self._state.with_guid(guid.lower())
@@ -126,10 +138,16 @@ class Queries:
         return {"mode": mode or self._state.mode(None) or DEFAULT_MODE}
 
     def compatibility(
-        self, subject: str, version: str | None, request: SchemaRequest, *, verbose: bool
+        self,
+        subject: str,
+        version: str | None,
+        request: SchemaRequest,
+        *,
+        verbose: bool,
+        normalize: bool = False,
     ) -> dict[str, Any]:
         """Return whether a schema is compatible with a version, or (None) as registering asks."""
-        parsed = self._schemas.parse(request)
+        parsed = self._schemas.parse(request, normalize=normalize)
         against = None if version is None else [self._schemas.get(subject, version)]
         reasons = self._schemas.incompatible(subject, parsed, against)
         answer: dict[str, Any] = {"is_compatible": not reasons}

@@ -6,7 +6,9 @@ https://docs.confluent.io/platform/current/schema-registry/develop/api.html
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Awaitable, Callable
+from importlib import metadata
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +17,7 @@ from aiohttp import hdrs, web
 from gateway.schema_registry.access import Access
 from gateway.schema_registry.changes import Changes, Decision
 from gateway.schema_registry.errors import RegistryError, schema_not_found
+from gateway.schema_registry.metrics import RegistryMetrics
 from gateway.schema_registry.queries import Queries
 from gateway.schema_registry.schema_types import SCHEMA_TYPES
 from gateway.schema_registry.schemas import SchemaRequest, Schemas
@@ -54,9 +57,11 @@ _level: Final = msgspec.json.Decoder(_Level).decode
 _mode: Final = msgspec.json.Decoder(_Mode).decode
 
 
-def make_application(state: State, store: SchemaStore, access: Access) -> web.Application:
+def make_application(
+    state: State, store: SchemaStore, access: Access, metrics: RegistryMetrics
+) -> web.Application:
     """Return the application; the caller runs it."""
-    return _Routes(state, store, access).application()
+    return _Routes(state, store, access, metrics).application()
 
 
 def _answer(body: object, status: int = 200) -> web.Response:
@@ -72,7 +77,10 @@ def _subject(request: web.Request) -> str | None:
 
 
 class _Routes:
-    def __init__(self, state: State, store: SchemaStore, access: Access) -> None:
+    def __init__(
+        self, state: State, store: SchemaStore, access: Access, metrics: RegistryMetrics
+    ) -> None:
+        self._metrics: Final = metrics
         schemas = Schemas(state)
         self._queries: Final = Queries(schemas)
         self._changes: Final = Changes(schemas)
@@ -96,6 +104,8 @@ class _Routes:
             ("GET", "/", self._root),
             ("GET", "/contexts", self._contexts),
             ("GET", "/v1/metadata/id", self._metadata),
+            ("GET", "/v1/metadata/version", self._program),
+            ("GET", "/metrics", self._counts),
             ("GET", "/subjects", self._subjects),
             ("POST", "/subjects/{subject}", self._lookup),
             ("DELETE", "/subjects/{subject}", self._delete_subject),
@@ -134,7 +144,11 @@ class _Routes:
 
     @web.middleware
     async def _errors(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        began = time.perf_counter()
         answer = await self._answered(request, handler)
+        resource = request.match_info.route.resource
+        route = "none" if resource is None else resource.canonical
+        self._metrics.request(route, answer.status, time.perf_counter() - began)
         # A client that takes several kinds of JSON names this one first, and understands all.
         if request.headers.get(hdrs.ACCEPT, "").startswith(_JSON):
             answer.content_type = _JSON
@@ -142,8 +156,11 @@ class _Routes:
 
     async def _answered(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
-            changes = request.match_info.handler in self._writing
-            await self._access.check(request, changes=changes)
+            if request.match_info.handler == self._counts:
+                await self._access.check_metrics(request)
+            else:
+                changes = request.match_info.handler in self._writing
+                await self._access.check(request, changes=changes)
             if request.body_exists and request.content_type not in _MEDIA_TYPES:
                 raise RegistryError(415, "HTTP 415 Unsupported Media Type")
             return await handler(request)
@@ -183,24 +200,35 @@ class _Routes:
     async def _metadata(self, _: web.Request) -> web.Response:
         return _answer({"id": "", "scope": {"path": [], "clusters": {}}})
 
-    async def _subjects(self, request: web.Request) -> web.Response:
-        prefix = request.query.get("subjectPrefix", "").removesuffix(":*:")
-        return _answer(
-            self._queries.subjects(
-                prefix,
-                deleted=_flag(request, "deleted"),
-                deleted_only=_flag(request, "deletedOnly"),
-            )
+    async def _program(self, _: web.Request) -> web.Response:
+        try:
+            version = metadata.version("waylog")
+        except metadata.PackageNotFoundError:  # run from its sources
+            version = ""
+        return _answer({"version": version, "commitId": ""})
+
+    async def _counts(self, _: web.Request) -> web.Response:
+        return web.Response(
+            body=self._metrics.exposition(),
+            headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
         )
 
-    async def _versions(self, request: web.Request) -> web.Response:
-        return _answer(
-            self._queries.versions(
-                request.match_info["subject"],
-                deleted=_flag(request, "deleted"),
-                deleted_only=_flag(request, "deletedOnly"),
-            )
+    async def _subjects(self, request: web.Request) -> web.Response:
+        prefix = request.query.get("subjectPrefix", "").removesuffix(":*:")
+        found = self._queries.subjects(
+            prefix,
+            deleted=_flag(request, "deleted"),
+            deleted_only=_flag(request, "deletedOnly"),
         )
+        return _answer(_page(request, found))
+
+    async def _versions(self, request: web.Request) -> web.Response:
+        found = self._queries.versions(
+            request.match_info["subject"],
+            deleted=_flag(request, "deleted"),
+            deleted_only=_flag(request, "deletedOnly"),
+        )
+        return _answer(_page(request, found))
 
     async def _register(self, request: web.Request) -> web.Response:
         body = await self._body(request, _schema_request)
@@ -222,7 +250,8 @@ class _Routes:
 
     async def _version(self, request: web.Request) -> web.Response:
         subject, version = request.match_info["subject"], request.match_info["version"]
-        return _answer(self._queries.version(subject, version, deleted=_flag(request, "deleted")))
+        found = self._queries.version(subject, version, deleted=_flag(request, "deleted"))
+        return _answer(self._queries.formatted(found, request.query.get("format", "")))
 
     async def _text(self, request: web.Request) -> web.Response:
         subject, version = request.match_info["subject"], request.match_info["version"]
@@ -252,13 +281,12 @@ class _Routes:
         return _answer(SCHEMA_TYPES)
 
     async def _schemas(self, request: web.Request) -> web.Response:
-        return _answer(
-            self._queries.schemas(
-                request.query.get("subjectPrefix", ""),
-                deleted=_flag(request, "deleted"),
-                latest_only=_flag(request, "latestOnly"),
-            )
+        found = self._queries.schemas(
+            request.query.get("subjectPrefix", "").removesuffix(":*:"),
+            deleted=_flag(request, "deleted"),
+            latest_only=_flag(request, "latestOnly"),
         )
+        return _answer(_page(request, found))
 
     async def _found(self, ask: Callable[[], Any]) -> Any:
         """Return what is asked for; what is missing may have been written just now."""
@@ -272,7 +300,8 @@ class _Routes:
 
     async def _schema(self, request: web.Request) -> web.Response:
         number, id_max = _id(request), _flag(request, "fetchMaxId")
-        return _answer(await self._found(lambda: self._queries.schema(number, with_id_max=id_max)))
+        found = await self._found(lambda: self._queries.schema(number, with_id_max=id_max))
+        return _answer(self._queries.formatted(found, request.query.get("format", "")))
 
     async def _schema_text(self, request: web.Request) -> web.Response:
         number = _id(request)
@@ -284,10 +313,12 @@ class _Routes:
         return _answer(await self._found(lambda: self._queries.schema_with_guid(guid)))
 
     async def _subjects_of(self, request: web.Request) -> web.Response:
-        return _answer(self._queries.subjects_of(_id(request), deleted=_flag(request, "deleted")))
+        found = self._queries.subjects_of(_id(request), deleted=_flag(request, "deleted"))
+        return _answer(_page(request, found))
 
     async def _versions_of(self, request: web.Request) -> web.Response:
-        return _answer(self._queries.versions_of(_id(request), deleted=_flag(request, "deleted")))
+        found = self._queries.versions_of(_id(request), deleted=_flag(request, "deleted"))
+        return _answer(_page(request, found))
 
     async def _compatibility(self, request: web.Request) -> web.Response:
         body = await self._body(request, _schema_request)
@@ -297,6 +328,7 @@ class _Routes:
                 request.match_info.get("version"),
                 body,
                 verbose=_flag(request, "verbose"),
+                normalize=_flag(request, "normalize"),
             )
         )
 
@@ -333,6 +365,20 @@ class _Routes:
     async def _delete_mode(self, request: web.Request) -> web.Response:
         subject = _subject(request)
         return await self._change(lambda: self._changes.delete_mode(subject))
+
+
+def _page(request: web.Request, found: list[Any]) -> list[Any]:
+    """Return the part of a list that `offset` and `limit` name; a limit below 1 is none."""
+    offset, limit = (_whole(request.query.get(name, "")) for name in ("offset", "limit"))
+    start = max(0, offset)
+    return found[start : start + limit] if limit > 0 else found[start:]
+
+
+def _whole(text: str) -> int:
+    digits = text.removeprefix("-")
+    if not digits.isascii() or not digits.isdigit() or len(digits) > _ID_DIGITS_MAX:
+        return 0
+    return int(text)
 
 
 def _id(request: web.Request) -> int:

@@ -1,61 +1,20 @@
-"""The types of schemas that are kept: Avro, and JSON Schema as far as it can be told apart.
-
-A schema that is registered as Avro can also be read by waylog.serialization: what that refuses,
-because its values could be far larger than their bytes, is refused here.
-"""
+"""The types of schemas that are kept and compared: Avro, JSON Schema, Protobuf."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final
 
-import avro.compatibility
-import avro.name
-import avro.schema
-import msgspec
-from avro.compatibility import (
-    ReaderWriterCompatibilityChecker,
-    SchemaCompatibilityType,
-)
-
+from gateway.schema_registry.avro_type import parse_avro
 from gateway.schema_registry.errors import RegistryError, invalid_schema
-from gateway.schema_registry.records import Reference, guid_of
-from waylog.malformed import MALFORMED
-from waylog.serialization.avro_schema import AvroSchema, decoded_schema
-from waylog.serialization.serializer import SerializationError
+from gateway.schema_registry.json_type import parse_json
+from gateway.schema_registry.parsed import ParsedSchema, Referenced, difference
+from gateway.schema_registry.records import Reference
+from waylog.extras import install_command, is_installed
+from waylog.serialization.schema_types import AVRO, JSON, PROTOBUF
 
-AVRO: Final = "AVRO"
-JSON: Final = "JSON"
-#: In the order of Confluent's registry, which also has PROTOBUF.
-SCHEMA_TYPES: Final = (JSON, AVRO)
-
-_encode: Final = msgspec.json.Encoder().encode
-_sorted_encode: Final = msgspec.json.Encoder(order="sorted").encode
-_PRIMITIVES: Final = frozenset(
-    ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
-)
-
-
-class Referenced(NamedTuple):
-    """A schema that another one uses, under a name."""
-
-    name: str
-    text: str
-
-
-class ParsedSchema(NamedTuple):
-    """A schema in the form in which it is kept; those with equal texts are the same schema."""
-
-    type: str
-    text: str
-    references: tuple[Reference, ...]
-    #: The schema to compare with others, None for types that cannot be compared.
-    comparable: avro.schema.Schema | None
-
-    @property
-    def guid(self) -> str:
-        """A name of the schema that depends on nothing but its content."""
-        return guid_of(self.type, self.text, self.references)
+#: In the order of Confluent's registry.
+SCHEMA_TYPES: Final = (JSON, PROTOBUF, AVRO)
 
 
 def parse(
@@ -68,103 +27,26 @@ def parse(
 ) -> ParsedSchema:
     """Return a schema; `referenced` are the texts of all that it needs, the innermost first.
 
-    `normalize` sorts attributes, so that schemas that differ in their order alone are the same.
+    `normalize` orders what has no order, so that schemas that differ in it alone are the same.
     Raises RegistryError.
     """
     if not text.strip():
         raise RegistryError(42201, "Empty schema")
     if schema_type == AVRO:
-        return _parse_avro(text, references, referenced, normalize=normalize)
+        return parse_avro(text, references, referenced, normalize=normalize)
     if schema_type == JSON:
-        return _parse_json(text, references, normalize=normalize)
+        return parse_json(text, references, referenced, normalize=normalize)
+    if schema_type == PROTOBUF:
+        if not is_installed("protobuf"):
+            raise RegistryError(
+                422, f"this registry has no Protobuf: {install_command('protobuf')} brings it"
+            )
+        from gateway.schema_registry.protobuf_type import parse_protobuf
+
+        return parse_protobuf(text, references, referenced, normalize=normalize)
     raise RegistryError(
         422, f"Invalid schema type {schema_type[:100]}; supported are {', '.join(SCHEMA_TYPES)}"
     )
-
-
-def _parse_json(text: str, references: Sequence[Reference], *, normalize: bool) -> ParsedSchema:
-    try:
-        json = decoded_schema(text)
-    except SerializationError as error:
-        raise invalid_schema(str(error)) from error
-    if not isinstance(json, (dict, bool)):
-        raise invalid_schema("a JSON Schema is an object, true or false")
-    kept = (_sorted_encode if normalize else _encode)(json).decode()
-    return ParsedSchema(JSON, kept, tuple(references), None)
-
-
-def _parse_avro(
-    text: str, references: Sequence[Reference], referenced: Sequence[Referenced], *, normalize: bool
-) -> ParsedSchema:
-    try:
-        known = {each.name: decoded_schema(each.text) for each in referenced}
-        json = AvroSchema(text, known).json
-        names = avro.name.Names()
-        for each in known.values():
-            avro.schema.make_avsc_object(each, names)
-        schema = avro.schema.make_avsc_object(json, names)
-        kept = (_sorted_encode if normalize else _encode)(
-            _canonical(schema.to_json(_named_elsewhere(names, known)), "")
-        )
-    except SerializationError as error:
-        raise invalid_schema(str(error)) from error
-    except (avro.errors.AvroException, *MALFORMED, TypeError, KeyError, AttributeError) as error:
-        raise invalid_schema(f"{str(error)[:500] or type(error).__name__}") from error
-    return ParsedSchema(AVRO, kept.decode(), tuple(references), schema)
-
-
-def _named_elsewhere(names: avro.name.Names, known: Mapping[str, Any]) -> avro.name.Names:
-    """Return the names of types that are written by name alone, being defined in references."""
-    elsewhere = avro.name.Names()
-    if known:
-        for each in known.values():
-            avro.schema.make_avsc_object(each, elsewhere)
-    return elsewhere
-
-
-def _canonical(json: Any, namespace: str) -> Any:
-    """Return a schema's JSON with its members in the order in which Java's Avro writes them.
-
-    Names are as short as the namespace around them allows.
-    """
-    if isinstance(json, str):
-        return _short(json, namespace)
-    if isinstance(json, list):
-        return [_canonical(each, namespace) for each in json]
-    kind = json["type"]
-    if not isinstance(kind, str):
-        rest = {name: each for name, each in json.items() if name != "type"}
-        return {"type": _canonical(kind, namespace), **rest}
-    members: dict[str, Any] = {"type": kind}
-    own = namespace
-    if "name" in json:
-        own = json.get("namespace", "")
-        members["name"] = json["name"]
-        if own != namespace:
-            members["namespace"] = own
-    for name in ("doc", "size", "symbols"):
-        if name in json:
-            members[name] = json[name]
-    if "fields" in json:
-        members["fields"] = [_canonical_field(each, own) for each in json["fields"]]
-    for name in ("items", "values"):
-        if kind == {"items": "array", "values": "map"}[name]:
-            members[name] = _canonical(json[name], own)
-    done = {*members, "namespace"}
-    return members | {name: each for name, each in json.items() if name not in done}
-
-
-def _canonical_field(json: Mapping[str, Any], namespace: str) -> dict[str, Any]:
-    field = {"name": json["name"], "type": _canonical(json["type"], namespace)}
-    for name in ("doc", "default"):
-        if name in json:
-            field[name] = json[name]
-    return field | {name: each for name, each in json.items() if name not in field}
-
-
-def _short(name: str, namespace: str) -> str:
-    short = name.removeprefix(f"{namespace}.") if namespace else name
-    return name if "." in short or short in _PRIMITIVES else short
 
 
 def incompatibilities(reader: ParsedSchema, writer: ParsedSchema) -> list[str]:
@@ -173,37 +55,14 @@ def incompatibilities(reader: ParsedSchema, writer: ParsedSchema) -> list[str]:
     Raises RegistryError for schemas that cannot be compared.
     """
     if reader.type != writer.type:
-        return [f"{{errorType:'TYPE_MISMATCH', description:'a schema of type {reader.type} cannot "
-                f"read what one of type {writer.type} has written'}}"]  # fmt: skip
-    if reader.comparable is None or writer.comparable is None:
-        if reader.text == writer.text:
-            return []
         return [
-            "{errorType:'NOT_COMPARED', description:'this registry does not compare schemas of "
-            f"type {reader.type}: set the compatibility of the subject to NONE'}}"
+            difference(
+                "TYPE_MISMATCH",
+                f"a schema of type {reader.type} cannot read what one of type {writer.type} has "
+                "written",
+            )
         ]
     try:
-        checker = ReaderWriterCompatibilityChecker()  # type: ignore[no-untyped-call]
-        result = checker.get_compatibility(reader.comparable, writer.comparable)
+        return reader.compare(reader.comparable, writer.comparable)
     except RecursionError as error:
         raise invalid_schema("it is nested too deeply to be compared") from error
-    if result.compatibility is SchemaCompatibilityType.compatible:
-        return []
-    kinds = sorted({each.name.upper() for each in result.incompatibilities})
-    where = ", ".join(sorted(result.locations))
-    what = "; ".join(sorted(result.messages))
-    return [
-        f"{{errorType:'{kind}', description:'{_DESCRIPTIONS[kind]} at {where}', "
-        f"additionalInfo:'{what}'}}"
-        for kind in kinds
-    ]
-
-
-_DESCRIPTIONS: Final = {
-    "NAME_MISMATCH": "the name of the type differs",
-    "FIXED_SIZE_MISMATCH": "the size differs",
-    "MISSING_ENUM_SYMBOLS": "the reader lacks symbols of the writer",
-    "READER_FIELD_MISSING_DEFAULT_VALUE": "a field that the writer lacks has no default value",
-    "TYPE_MISMATCH": "the types differ",
-    "MISSING_UNION_BRANCH": "the reader lacks a branch of the writer's union",
-}

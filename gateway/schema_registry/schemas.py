@@ -14,16 +14,12 @@ from gateway.schema_registry.errors import (
     subject_not_found,
     version_not_found,
 )
+from gateway.schema_registry.parsed import ParsedSchema, Referenced
 from gateway.schema_registry.records import Reference, SchemaValue
-from gateway.schema_registry.schema_types import (
-    AVRO,
-    ParsedSchema,
-    Referenced,
-    incompatibilities,
-    parse,
-)
+from gateway.schema_registry.schema_types import incompatibilities, parse
 from gateway.schema_registry.state import State
 from waylog.bounded_cache import BoundedCache
+from waylog.serialization.schema_types import AVRO
 
 LEVELS: Final = (
     *("NONE", "BACKWARD", "FORWARD", "FULL"),
@@ -80,6 +76,13 @@ class Schemas:
             )
         )
 
+    def serialized(self, request: SchemaRequest) -> str:
+        """Return a schema of Protobuf as base64 of its descriptor; raises RegistryError."""
+        from gateway.schema_registry.protobuf_type import serialized
+
+        referenced = self._referenced(request.references or (), {})
+        return serialized(request.schema, referenced)
+
     def parse_value(self, value: SchemaValue) -> ParsedSchema:
         """Return the schema of a version; raises RegistryError if it cannot be read."""
         return self.parse(
@@ -129,7 +132,8 @@ class Schemas:
         return None
 
     def _is(self, value: SchemaValue, parsed: ParsedSchema) -> bool:
-        return self._canonical_guid(value) == parsed.guid
+        # What was normalized has another order than a text of the same schema that was not.
+        return parsed.guid in (value.guid, self._canonical_guid(value))
 
     def _canonical_guid(self, value: SchemaValue) -> str:
         """Return the GUID that a version would have here: other registries write other texts."""

@@ -34,6 +34,10 @@ class State:
         self._modes: Final[dict[str | None, str]] = {}
         #: The greatest id that was ever given.
         self.id_max = 0
+        #: How many versions there are, deleted ones too; how many are not deleted; their texts.
+        self.size = 0
+        self.living = 0
+        self.text_bytes = 0
 
     def apply(self, record: Read) -> None:
         """Take the next record."""
@@ -51,6 +55,7 @@ class State:
     def _put(self, record: SchemaRecord) -> None:
         former = self._subjects.get(record.subject, {}).pop(record.version, None)
         if former is not None:
+            self._count(former, -1)
             _remove(self._by_id, former.id, former)
             _remove(self._by_guid, former.guid, former)
         if record.value is not None:
@@ -58,13 +63,32 @@ class State:
         elif not self._subjects.get(record.subject):
             self._subjects.pop(record.subject, None)
 
+    def _count(self, value: SchemaValue, number: int) -> None:
+        self.size += number
+        self.living += 0 if value.deleted else number
+        self.text_bytes += number * len(value.schema)
+
     def _place(self, value: SchemaValue) -> None:
+        former = self._subjects.get(value.subject, {}).get(value.version)
+        if former is not None:
+            self._count(former, -1)
+        self._count(value, 1)
         self._subjects.setdefault(value.subject, {})[value.version] = value
         self._by_id.setdefault(value.id, {})[value.subject, value.version] = value
         self._by_guid.setdefault(value.guid, {})[value.subject, value.version] = value
         self.id_max = max(self.id_max, value.id)
 
     # ---- reading ----
+
+    @property
+    def subject_count(self) -> int:
+        """How many subjects there are, also those with nothing but deleted versions."""
+        return len(self._subjects)
+
+    @property
+    def schemas(self) -> int:
+        """How many ids there are."""
+        return len(self._by_id)
 
     def subjects(self) -> list[str]:
         """Return the names of all subjects, also of those with nothing but deleted versions."""

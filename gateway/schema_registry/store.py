@@ -23,6 +23,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from gateway.schema_registry.changes import Decision
 from gateway.schema_registry.errors import RegistryError
+from gateway.schema_registry.metrics import RegistryMetrics
 from gateway.schema_registry.records import Record, no_operation_record, read_record
 from gateway.schema_registry.state import State
 from waylog.kafka.clients import client_config, consumer_config, producer_config
@@ -58,8 +59,11 @@ class _ShutOut(Exception):
 class SchemaStore:
     """Reads and writes the topic, on one event loop."""
 
-    def __init__(self, bootstrap_servers: str, topic: str, state: State) -> None:
+    def __init__(
+        self, bootstrap_servers: str, topic: str, state: State, metrics: RegistryMetrics
+    ) -> None:
         """`state` gets the records; raises KafkaException for wrong properties of clients."""
+        self._metrics: Final = metrics
         self._servers: Final = bootstrap_servers
         self._topic: Final = topic
         self._state: Final = state
@@ -119,6 +123,7 @@ class SchemaStore:
         try:
             read = read_record(record.key, record.value)
         except MALFORMED as error:
+            self._metrics.unreadable += 1
             if self._unread.count(self._loop.time()) is not None:
                 logger.warning(
                     "%s: the record at offset %d is left out: %s", self._topic, record.offset, error
@@ -142,10 +147,11 @@ class SchemaStore:
                     if records:
                         await self._in_thread(self._commit, records)
                         await self.catch_up()
+                        self._metrics.changes += 1
                         self._follow()
                     return answer
                 except _ShutOut:
-                    continue
+                    self._metrics.changes_again += 1
                 except KafkaException as error:
                     await self._in_thread(self._drop)
                     raise RegistryError(

@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from geoservice.reverse.geocoder import Place
 from waylog.kafka.clients import LogUnreachable, consumer_config, ensure_topics, producer_config
 from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
-from waylog.kafka.topic_reader import next_messages
+from waylog.kafka.polling import next_messages
 from waylog.kafka.topics import Topic
 from waylog.malformed import MALFORMED
 from waylog.observability.telemetry import now_ms

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-from waylog.kafka.topic_reader import next_messages
+from waylog.kafka.polling import next_messages
 
 TOPIC: Final = "t"
 _TIMEOUT_S: Final = 60.0

@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from spark.fixes.log_fixes import next_ends, read_fixes
-from spark.fixes.log_source import LogOffsets, OffsetRange
+from spark.fixes.log_source import OffsetRange, open_log
 from spark.fixes.staging import StagedFile, land
 from spark.history.files import Committed, HistoryFiles
 from waylog.history.storage import Storage
@@ -54,7 +54,7 @@ class ArrowHistory:
         self._batch_rows = batch_rows
         self._on_batch = on_batch
         self._watchdog = watchdog
-        self._offsets = LogOffsets(bootstrap_servers, topic)
+        self._offsets = open_log(bootstrap_servers)
 
     def run(self, stopping: threading.Event, trigger_s: float, *, once: bool) -> None:
         """Write batches; without `once`, wait for a log that does not answer.
@@ -68,7 +68,7 @@ class ArrowHistory:
                 started = time.monotonic()
                 self._watchdog.advanced()
                 try:
-                    watermarks = self._offsets.watermarks(_PATIENCE_S, stopping)
+                    watermarks = self._offsets.watermarks(self._topic, _PATIENCE_S, stopping)
                 except LogUnreachable as error:
                     if once or stopping.is_set():
                         raise

@@ -35,11 +35,14 @@ from waylog.history.history_reader import (
 from waylog.history.storage import LOCK, Storage
 from waylog.kafka.clients import LogUnreachable, client_config
 from waylog.kafka.librdkafka_producer import append_records
-from waylog.kafka.topic_reader import read_topic
+from waylog.kafka.ranges.topic_reader import read_topic
 from waylog.kafka.topics import (
     ADDRESS,
     ERROR,
     EVENT,
+    FORWARDING,
+    FORWARDING_DEAD_LETTER,
+    FORWARDING_PROGRESS,
     FRIENDSHIP,
     LOCATION,
     MQTT_STATE,
@@ -228,6 +231,10 @@ def erase_topics(servers: str, report: ErasureReport, patience_s: float = 0.0) -
     for key in _live_keys(servers, FRIENDSHIP):
         if not users.isdisjoint(key.decode("utf-8", "replace").split("\n")):
             records.append((FRIENDSHIP, key, None))
+    for topic in (FORWARDING, FORWARDING_PROGRESS):
+        for key in _live_keys(servers, topic):
+            if owner_of(key) in users:
+                records.append((topic, key, None))
     for key in _live_keys(servers, MQTT_STATE):
         if _is_mqtt_state_of(key, devices, users):
             records.append((MQTT_STATE, key, None))
@@ -243,7 +250,7 @@ def erase_topics(servers: str, report: ErasureReport, patience_s: float = 0.0) -
     destroyed = destroy_keys(servers, sorted(owners), patience_s)
     report.keys, report.keys_gone = destroyed.keys, destroyed.gone
     now = time.time_ns() // 1_000_000
-    for topic in (LOCATION, EVENT, ERROR):
+    for topic in (LOCATION, EVENT, ERROR, FORWARDING_DEAD_LETTER):
         retention = _retention_ms(servers, topic)
         if retention is not None:
             forever = retention == _FOREVER

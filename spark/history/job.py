@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from spark.fixes.log_source import LogOffsets, Watermarks
+from spark.fixes.log_source import open_log
 from spark.fixes.staging import StagedFile
 from spark.history.files import RECENT_IDS, Committed, HistoryFiles
 from spark.history.job_status import JobStatus
@@ -30,6 +30,7 @@ from spark.runtime.session import DEFAULT_MASTER, close_session, jvm_end, open_s
 from waylog.cli import CommandError
 from waylog.history.storage import Storage
 from waylog.kafka.clients import LogForbidden, LogUnreachable
+from waylog.kafka.ranges.log_ranges import Watermarks
 from waylog.kafka.topics import LOCATION
 from waylog.private_files import tighten
 from waylog.process.stop_limit import StopLimit
@@ -220,12 +221,12 @@ class HistoryJob:
     def _check_log(self) -> None:
         """Wait for the log, and check that it is the one this history was written from."""
         servers = self._settings.bootstrap_servers
-        offsets = LogOffsets(servers, LOCATION)
+        offsets = open_log(servers)
         deadline = time.monotonic() + _ONCE_WAIT_S
         try:
             while not self._stopping.is_set():
                 try:
-                    watermarks = offsets.watermarks(2.0, self._stopping)
+                    watermarks = offsets.watermarks(LOCATION, 2.0, self._stopping)
                 except LogUnreachable as error:
                     watermarks, reason = {}, str(error)
                     if isinstance(error, LogForbidden):

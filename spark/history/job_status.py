@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from spark.fixes.log_source import LogOffsets
+from spark.fixes.log_source import open_log
 from spark.history.thread_steps import ThreadSteps
 from waylog.kafka.clients import LogUnreachable
 from waylog.kafka.reach import silence_reason
@@ -77,13 +77,13 @@ class JobStatus:
         """Look at the log, folders and steps until a stop: without new fixes nothing is written
         that may fail, and a log that does not answer fails no batch.
         """
-        offsets = LogOffsets(self._bootstrap_servers, LOCATION)
+        offsets = open_log(self._bootstrap_servers)
         liveness = BrokerLiveness(self._status, partial(silence_reason, self._bootstrap_servers))
         try:
             while not stopping.wait(_LOOK_S):
                 self._look()
                 try:
-                    offsets.watermarks(_ASK_S, stopping)
+                    offsets.watermarks(LOCATION, _ASK_S, stopping)
                 except LogUnreachable:
                     liveness.silent()
                 else:

@@ -29,11 +29,12 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from spark.fixes.log_fixes import next_ends, read_fixes
-from spark.fixes.log_source import LogOffsets, OffsetRange, Watermarks
+from spark.fixes.log_source import OffsetRange, open_log
 from spark.fixes.schema import HISTORY_SCHEMA
 from spark.fixes.staging import STAGED_SCHEMA, land
 from waylog.history.storage import Storage
 from waylog.kafka.clients import LogUnreachable
+from waylog.kafka.ranges.log_ranges import LogRanges, Watermarks
 from waylog.kafka.topics import LOCATION
 
 logger = logging.getLogger(__name__)
@@ -109,15 +110,15 @@ class LocationReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._topic = options.get("topic", LOCATION)
         self._max_rows = int(options.get("maxrows", MAX_ROWS))
         self._target: dict[int, int] | None = None
-        self._offsets: LogOffsets | None = None
+        self._offsets: LogRanges | None = None
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_offsets": None}
 
     def _watermarks(self, patience_s: float) -> dict[int, Watermarks]:
         if self._offsets is None:
-            self._offsets = LogOffsets(self._servers, self._topic)
-        return self._offsets.watermarks(patience_s)
+            self._offsets = open_log(self._servers)
+        return self._offsets.watermarks(self._topic, patience_s)
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         """Return the start of a history without a checkpoint: the oldest records."""

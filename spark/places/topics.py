@@ -12,16 +12,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from spark.fixes.log_source import LogOffsets, OffsetRange, read_range
 from spark.places.edits import PlaceEdit
 from spark.places.schema import FILE
 from waylog.history.storage import Storage
 from waylog.kafka.clients import LogUnreachable, ensure_topics, producer_config
 from waylog.kafka.errors import not_stored_text
 from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
+from waylog.kafka.ranges.topic_reader import read_topic
 from waylog.kafka.topics import PLACE, PLACE_EDIT, TOPICS
 from waylog.malformed import MALFORMED
-from waylog.sealing.sealing import shared_key_ring
+from waylog.sealing.sealing import opener, shared_key_ring
 
 logger = logging.getLogger(__name__)
 
@@ -38,29 +38,19 @@ class DevicePlacesRecord(msgspec.Struct, kw_only=True):
 
 def read_edits(servers: str) -> list[PlaceEdit]:
     """Return the newest edit of each place, without unreadable ones; raises LogUnreachable."""
-    offsets = LogOffsets(servers, PLACE_EDIT)
-    try:
-        watermarks = offsets.watermarks(10.0)
-    finally:
-        offsets.close()
     newest: dict[bytes, PlaceEdit] = {}
-    for partition, marks in watermarks.items():
-        if marks.high <= marks.low:
+    opened = opener(servers) or list
+    for record in opened(list(read_topic(servers, PLACE_EDIT))):
+        key, value = record.key(), record.value()
+        if key is None:
             continue
-        for records in read_range(
-            servers, PLACE_EDIT, OffsetRange(partition, marks.low, marks.high)
-        ):
-            for record in records:
-                key, value = record.key(), record.value()
-                if key is None:
-                    continue
-                if value is None:
-                    newest.pop(key, None)
-                    continue
-                try:
-                    newest[key] = msgspec.json.decode(value, type=PlaceEdit)
-                except MALFORMED as error:
-                    logger.warning("a record of %s is no edit: %s", PLACE_EDIT, error)
+        if value is None:
+            newest.pop(key, None)
+            continue
+        try:
+            newest[key] = msgspec.json.decode(value, type=PlaceEdit)
+        except MALFORMED as error:
+            logger.warning("a record of %s is no edit: %s", PLACE_EDIT, error)
     return list(newest.values())
 
 

@@ -66,6 +66,7 @@ _USERS: Final = verdicts(YES, nobodies=UNKNOWN)
 _SENDS: Final = verdicts(YES, nobodies=UNKNOWN, session=UNKNOWN, looker=REFUSED)
 _SEES: Final = verdicts(YES, nobodies=UNKNOWN, former=REFUSED, other=REFUSED, looker=REFUSED)
 _ADMIN: Final = verdicts(REFUSED, nobodies=UNKNOWN, session=UNKNOWN, admin=YES)
+_FORWARDING: Final = "/v1/forwardings/{forwarding}"
 _CONSUMER: Final = "/consumers/{group}/instances/{instance}"
 
 
@@ -145,6 +146,18 @@ HTTP: Final = (
             b"{}",
         ),
         (*_post("/v1/push/subscriptions"), ("DELETE", "/v1/push/subscriptions")),
+    ),
+    Rows(
+        Row(
+            "One's own forwardings to other servers",
+            _USERS | {"token": REFUSED, "session": UNKNOWN},
+            b"{}",
+        ),
+        (
+            *_get("/v1/forwardings", _FORWARDING),
+            *_post("/v1/forwardings", f"{_FORWARDING}/pause", f"{_FORWARDING}/resume"),
+            *(("PATCH", _FORWARDING), ("DELETE", _FORWARDING)),
+        ),
     ),
     Rows(
         Row(

@@ -29,7 +29,7 @@ from pyarrow import parquet
 
 from gateway.formats.secretbox import encrypt
 from tests.end_to_end.running import WAYLOG, Platform, await_condition
-from waylog.kafka.topic_reader import read_topic
+from waylog.kafka.ranges.topic_reader import read_topic
 from waylog.kafka.topics import MQTT_STATE, VALUE_KEY
 from waylog.sealing.sealing import MAGIC
 from waylog.sealing.value_encryption import load_master_key

@@ -33,7 +33,7 @@ from geoservice.reverse.geocoder import Geocoder
 from tests.apache_kafka import apache_kafka
 from tests.end_to_end.running import Platform, await_condition
 from waylog.kafka.clients import consumer_config
-from waylog.kafka.topic_reader import next_messages
+from waylog.kafka.polling import next_messages
 from waylog.messages import Address, Fix, decode_address, decode_fix
 
 pytestmark = pytest.mark.early

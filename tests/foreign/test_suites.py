@@ -320,12 +320,12 @@ def test_schema_registry_of_confluent_kafka_python(tmp_path: Path) -> None:
     folder = tree("WAYLOG_CONFLUENT_KAFKA_PYTHON")
 
     def measure(servers: str) -> Outcome:
-        # Eight tests are about Protobuf, and one downloads a registry.
+        # One downloads a registry.
         words = ("--open", "--replication-factor", "1")
         with registry_on(servers, tmp_path, *words) as registry:
             return run_pytest(
                 *(folder, "tests/integration/schema_registry/_sync"),
-                *("-k", "not proto and not kafka_cluster_cp_7_0_1"),
+                *("-k", "not kafka_cluster_cp_7_0_1"),
                 BROKERS=servers,
                 SR_URL=registry.url,
             )

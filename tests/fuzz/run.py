@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("broker_core", "gateway", "waylog")
 BROKER = ("requests", "batches", "login")
 GATEWAY = ("mqtt-packets", "mqtt-session", "fixes", "formats", "http-heads")
-CLIENTS = ("fetched-batches", "answers")
+CLIENTS = ("fetched-batches", "answers", "schemas", "schema-values")
 PROGRAMS = {"fuzz_broker.py": BROKER, "fuzz_gateway.py": GATEWAY, "fuzz_clients.py": CLIENTS}
 TARGETS = BROKER + GATEWAY + CLIENTS
 
@@ -83,6 +83,7 @@ def seed(corpus: Path) -> None:
         for target in ("batches", "fetched-batches"):
             (corpus / target / str(compression)).write_bytes(batch)
     seed_gateway(corpus)
+    seed_schemas(corpus)
     (corpus / "login" / "plain").write_bytes(b"\0anna\0password")
     (corpus / "login" / "scram").write_bytes(b"n,,n=anna,r=abc\xff\xfec=biws,r=abc,p=AAAA")
 
@@ -110,6 +111,19 @@ def seed_gateway(corpus: Path) -> None:
     (corpus / "fixes" / "several").write_bytes(b"[" + position + b"," + position + b"]")
     head = b"POST /v1/positions?u=a HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n"
     (corpus / "http-heads" / "post").write_bytes(head)
+
+
+def seed_schemas(corpus: Path) -> None:
+    """Write a schema of each type, the same twice, and values of some."""
+    texts = (
+        b'{"type":"record","name":"R","fields":[{"name":"a","type":["null","R"],"default":null}]}',
+        b'syntax="proto3"; import "google/protobuf/any.proto"; message M { map<string,M> m = 1; '
+        b"oneof o { int32 a = 2 [deprecated=true]; } reserved 5 to max; enum E { Z = 0; } }",
+        b'{"$ref":"#/$defs/a","$defs":{"a":{"anyOf":[{"type":"string"},{"allOf":[{}]}]}}}',
+    )
+    for kind, text in enumerate(texts):
+        (corpus / "schemas" / str(kind)).write_bytes(bytes([kind]) + text + b"\0" + text)
+        (corpus / "schema-values" / str(kind)).write_bytes(bytes([kind]) + b"\0\x0a\2\x0a\0")
 
 
 def fuzz(folder: Path, target: str, seconds: int) -> tuple[int, int, str]:

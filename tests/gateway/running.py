@@ -16,7 +16,7 @@ from tests.consumers.running import Process
 from tests.http_session import http_session
 from tests.ports import reserved_ports
 from waylog.kafka.clients import client_config, producer_config
-from waylog.kafka.topic_reader import next_messages
+from waylog.kafka.polling import next_messages
 from waylog.messages import Address, encode
 
 

@@ -24,6 +24,7 @@ def test_every_extra_can_be_installed() -> None:
         ("paho.mqtt.client", "load", "load"),
         ("paho", "up", "replay"),
         ("lxml", "bridge", "replay"),
+        ("google.protobuf.message", "consume", "protobuf"),
         ("nothing", "replay", None),
     ],
 )
@@ -35,6 +36,8 @@ def test_a_module_is_brought_by_the_extra_of_its_command(
 
 def test_an_extra_is_there_when_all_of_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(EXTRAS, "half", ("json", "no_such_module"))
+    monkeypatch.setitem(EXTRAS, "half-way", ("no_such_package.module",))
     monkeypatch.setitem(EXTRAS, "whole", ("json", "socket"))
     assert not is_installed("half")
+    assert not is_installed("half-way")
     assert is_installed("whole")

@@ -29,6 +29,7 @@ def installation(tmp_path: Path) -> DataDirectory:
     for folder in (data.root, data.history, data.history / "date=2026-01-01", data.logs):
         folder.mkdir()
         folder.chmod(0o755)
+    data.history_url.touch(0o600)
     for file in (data.users, data.history / "date=2026-01-01" / "a.parquet", data.logs / "x.log"):
         file.touch()
         file.chmod(0o644)

@@ -15,15 +15,18 @@ from waylog.audit.accounts import Accounts
 from waylog.audit.evidence import address_fact, device_of, facts_in
 from waylog.audit.facts import FixFact, ReaderKind
 from waylog.audit.history_rows import HistoryRows, Offsets
-from waylog.audit.log_reader import Extent, LogReader, Range
+from waylog.audit.log_reader import LogReader
 from waylog.audit.positions import Positions, beyond_the_end, read_positions
+from waylog.audit.pushes import LATE_MS, ChannelPushes, PushSums, hash_of, key_of
 from waylog.audit.question import Progress, Question
 from waylog.audit.receipts import DayTotals, Receipt, receipt_of, totals_of
 from waylog.audit.refusals import read_refusals
 from waylog.audit.sequences import find_gaps
 from waylog.history.erasures import Erasures
+from waylog.kafka.clients import LogForbidden
+from waylog.kafka.ranges.log_ranges import Range, Watermarks
 from waylog.kafka.record_batch import partition_of
-from waylog.kafka.topics import ADDRESS, ERASURE, LOCATION
+from waylog.kafka.topics import ADDRESS, ERASURE, LOCATION, PUSH
 
 #: Offsets whose presence in the history is held in memory at once, a byte each.
 PIECE_OFFSETS: Final = 1 << 26
@@ -47,14 +50,20 @@ class Audit:
         unknown: list[str],
         numbered: list[tuple[int, int]],
         found: list[FixFact],
+        *,
+        is_history_unreadable: bool,
+        pushes: list[ChannelPushes] | None,
     ) -> None:
         #: The records of the fix that was asked for; none if it was not found.
         self.found: Final = found
         self.accounts: Final = accounts
         self.unknown: Final = unknown
+        #: There is a history, and what it has is unknown, because it cannot be read now.
+        self.is_history_unreadable: Final = is_history_unreadable
         self._question = question
         self._unaddressed = frozenset(unaddressed)
         self._numbered = numbered
+        self._pushes = pushes
 
     def receipt(self, device: str) -> Receipt:
         """Return the receipt of a device, with zeros for one of which nothing came."""
@@ -66,6 +75,7 @@ class Audit:
             address_missing=device in self._unaddressed,
             unknown=self.unknown if is_only else (),
             sequence=find_gaps(self._numbered) if is_only else None,
+            pushes=self._pushes if is_only else None,
         )
 
     def receipts(self) -> Iterator[Receipt]:
@@ -136,7 +146,7 @@ class _Reading:
 
     def answer(self) -> Audit:
         question = self._question
-        extents = self._log.extents(LOCATION)
+        extents = self._log.watermarks(LOCATION)
         if not extents:
             raise NothingToAudit(f"the log has no topic {LOCATION}")
         self._read_erasures()
@@ -174,12 +184,19 @@ class _Reading:
         self._settle_suspects()
         unaddressed = self._take_addresses(question)
         return Audit(
-            question, self._accounts, unaddressed, self._unknown, self._numbered, self._found
+            question,
+            self._accounts,
+            unaddressed,
+            self._unknown,
+            self._numbered,
+            self._found,
+            is_history_unreadable=self._positions.is_history_unreadable,
+            pushes=None if question.device is None else self._read_pushes(question.device),
         )
 
     # --- which offsets --------------------------------------------------------------------------
 
-    def _ranges(self, extents: Mapping[int, Extent]) -> dict[int, Range]:
+    def _ranges(self, extents: Mapping[int, Watermarks]) -> dict[int, Range]:
         """Return the offsets of the day, of the partitions that matter."""
         day, device = self._question.day, self._question.device
         starts = self._log.offsets_at(LOCATION, day.from_ms, extents)
@@ -244,7 +261,8 @@ class _Reading:
     # --- facts ----------------------------------------------------------------------------------
 
     def _read_erasures(self) -> None:
-        ranges = {partition: Range(*each) for partition, each in self._log.extents(ERASURE).items()}
+        marks = self._log.watermarks(ERASURE)
+        ranges = {partition: Range(*each) for partition, each in marks.items()}
         for records in self._log.read(ERASURE, ranges):
             for record in records:
                 value = record.value()
@@ -346,7 +364,7 @@ class _Reading:
             if question.address is not None:
                 accounts.take_address(question.address)
             return []
-        extents = self._log.extents(ADDRESS)
+        extents = self._log.watermarks(ADDRESS)
         starts = self._log.offsets_at(ADDRESS, question.day.from_ms, extents)
         self._read_addresses({each: Range(starts[each], extents[each].high) for each in extents})
         if accounts.without_address():
@@ -357,6 +375,33 @@ class _Reading:
             for device in accounts.without_address()
             if not self._erasures.covers(device, question.day.from_ms)
         ]
+
+    def _read_pushes(self, device: str) -> list[ChannelPushes] | None:
+        """Return what gateways have sent to a device, None if that is not known."""
+        day = self._question.day
+        try:
+            marks = self._log.watermarks(PUSH)
+            if not marks:
+                return None
+            own = partition_of(key_of(hash_of(device)), len(marks))
+            marks = {own: marks[own]}
+            start = self._log.offsets_at(PUSH, day.from_ms, marks)[own]
+            end = self._log.offsets_at(PUSH, day.to_ms + LATE_MS, marks)[own]
+            limit = self._question.records_max
+            if limit is not None and end - start > limit:
+                self._unknown.append(
+                    f"topic {PUSH} has too many records to be read for this answer"
+                )
+                return None
+            sums = PushSums(device, day)
+            for records in self._log.read(PUSH, {own: Range(start, end)}):
+                for record in records:
+                    value = record.value()
+                    sums.take(value if isinstance(value, bytes) else None)
+        except LogForbidden as error:
+            self._unknown.append(f"what was pushed is not known: {error}")
+            return None
+        return [] if self._erasures.covers(device, day.to_ms - 1) else sums.sums()
 
     def _read_addresses(self, ranges: Mapping[int, Range]) -> None:
         total, done = _size(ranges), 0

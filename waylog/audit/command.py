@@ -16,7 +16,13 @@ import msgspec
 
 from waylog.audit.days import Day, parse_day
 from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
-from waylog.config import ARROW_MEMORY_POOL, ConfigError, DataDirectory, check_name
+from waylog.config import (
+    ARROW_MEMORY_POOL,
+    ConfigError,
+    DataDirectory,
+    check_name,
+    find_history,
+)
 from waylog.console.common import add_bootstrap, security
 
 if TYPE_CHECKING:
@@ -33,7 +39,7 @@ _EXAMPLES: Final = """examples:
   waylog audit fix 019c40a1b2c3d4e5f60718af            where this one fix is
 
 The day is that of arrival. The exit status is 1 if a fix is missing where it should be: in the
-history, at a connector or at the resolver.
+history, at a connector or at the resolver, or if the history cannot be read.
 """
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 #: A fix may arrive a little before the time that its device's clock tells.
@@ -85,7 +91,7 @@ def _action(actions: Any, name: str, summary: str) -> argparse.ArgumentParser:
     add(
         "--history",
         metavar="URL",
-        help="the history, as for `waylog history run` (default: that in the data folder, if any)",
+        help="the history, as for `waylog history run` (default: that of the data folder, if any)",
     )
     add(
         "--late",
@@ -179,10 +185,9 @@ def _history(arguments: argparse.Namespace) -> HistoryRows | None:
 
     url = arguments.history
     if url is None:
-        folder = DataDirectory.default().history
-        if not folder.is_dir():
+        url = find_history(DataDirectory.default())
+        if url is None:
             return None
-        url = str(folder)
     elif "://" not in url and not Path(url).is_dir():
         raise ConfigError(f"--history {url}: there is no such folder")
     return HistoryRows(url)
@@ -214,7 +219,7 @@ def _device(auditor: Auditor, arguments: argparse.Namespace, day: Day) -> int:
         _print_json(receipt)
     else:
         print_receipt(receipt)
-    return _status(receipt.lacking)
+    return _status(audit, receipt.lacking)
 
 
 def _all_devices(auditor: Auditor, arguments: argparse.Namespace, day: Day) -> int:
@@ -228,7 +233,7 @@ def _all_devices(auditor: Auditor, arguments: argparse.Namespace, day: Day) -> i
         _print_json(totals)
     else:
         print_day(totals, audit.receipts(), every=arguments.all)
-    return _status(totals.lacking)
+    return _status(audit, totals.lacking)
 
 
 def _fix(auditor: Auditor, arguments: argparse.Namespace, day: Day) -> int:
@@ -248,11 +253,11 @@ def _fix(auditor: Auditor, arguments: argparse.Namespace, day: Day) -> int:
         _print_json(found)
     else:
         print_fix(found, day.timezone)
-    return _status(found.lacking)
+    return _status(audit, found.lacking)
 
 
-def _status(lacking: int) -> int:
-    return EXIT_FAILED if lacking else EXIT_DONE
+def _status(audit: Audit, lacking: int) -> int:
+    return EXIT_FAILED if lacking or audit.is_history_unreadable else EXIT_DONE
 
 
 def _print_json(value: msgspec.Struct) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
-from zoneinfo import ZoneInfo
 
 from waylog.config import ConfigError
+from waylog.time_zones import find_zone, midnight_ms
 
 
 class Day(NamedTuple):
@@ -23,14 +23,14 @@ def parse_day(text: str, timezone: str, now_ms: int) -> Day:
 
     A day has 23 or 25 hours where the clocks change.
     """
-    zone = _zone(timezone)
+    zone = find_zone(timezone)
     today = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone(zone).date()
     try:
         if text in {"today", "yesterday"}:
             day = today - timedelta(days=text == "yesterday")
         else:
             day = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).date()
-        from_ms, to_ms = _midnight_ms(day, zone), _midnight_ms(day + timedelta(days=1), zone)
+        from_ms, to_ms = midnight_ms(day, zone), midnight_ms(day + timedelta(days=1), zone)
     except (ValueError, OverflowError):
         raise ConfigError(
             f"{text[:40]!r} is not a day: YYYY-MM-DD, today or yesterday is expected"
@@ -38,17 +38,3 @@ def parse_day(text: str, timezone: str, now_ms: int) -> Day:
     if from_ms > now_ms:
         raise ConfigError(f"{day.isoformat()} has not begun yet in {timezone}")
     return Day(day.isoformat(), timezone, from_ms, to_ms)
-
-
-def _zone(name: str) -> ZoneInfo:
-    try:
-        return ZoneInfo(name)
-    except (ValueError, OSError, KeyError):  # KeyError: ZoneInfoNotFoundError is one
-        raise ConfigError(
-            f"{name[:60]!r} is not a time zone: a name as Europe/Vaduz or UTC is expected (the "
-            "package tzdata brings them where the system has none)"
-        ) from None
-
-
-def _midnight_ms(day: date, zone: ZoneInfo) -> int:
-    return round(datetime(day.year, day.month, day.day, tzinfo=zone).timestamp() * 1000)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 import numpy as np
@@ -16,9 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from waylog.audit.facts import FixFact
-from waylog.audit.log_reader import Range
 from waylog.history.history_reader import HistoryFile, HistoryReader, HistoryUnreadable
 from waylog.history.row_groups import read_row_groups
+from waylog.kafka.ranges.log_ranges import Range
 from waylog.kafka.topics import LOCATION
 from waylog.malformed import MALFORMED
 
@@ -53,15 +54,35 @@ class _Exchanged(HistoryUnreadable):
 
 
 class HistoryRows:
-    """A history at a URL; all methods raise HistoryUnreadable."""
+    """A history at a URL. `refresh` comes first; all methods raise HistoryUnreadable."""
 
     def __init__(self, url: str) -> None:
-        """Raises ConfigError for a URL that cannot be opened."""
-        self._reader = HistoryReader(url)
+        """`url` need not exist yet."""
+        self._url = url
+        self._opened: HistoryReader | None = None
+
+    @property
+    def place(self) -> str:
+        """The folder or URL, without a password."""
+        if "://" not in self._url:
+            return self._url
+        address = urlsplit(self._url)
+        return address._replace(netloc=address.netloc.rpartition("@")[2], query="").geturl()
 
     def refresh(self) -> None:
-        """List the files again."""
-        self._reader.refresh()
+        """List the files again. Raises ConfigError for a URL that cannot be opened."""
+        try:
+            if self._opened is None:
+                self._opened = HistoryReader(self._url)
+            else:
+                self._opened.refresh()
+        except OSError as error:
+            raise HistoryUnreadable(str(error)) from error
+
+    @property
+    def _reader(self) -> HistoryReader:
+        assert self._opened is not None
+        return self._opened
 
     @property
     def is_empty(self) -> bool:
@@ -70,6 +91,12 @@ class HistoryRows:
 
     def position(self) -> HistoryPosition:
         """Return how far the job has come: by its checkpoints, else by the files."""
+        try:
+            return self._position()
+        except OSError as error:
+            raise HistoryUnreadable(str(error)) from error
+
+    def _position(self) -> HistoryPosition:
         storage = self._reader.storage
         found = [_offsets_in(storage.read_bytes(_ARROW_CHECKPOINT))]
         for folder in _SPARK_CHECKPOINTS:

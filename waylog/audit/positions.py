@@ -8,8 +8,10 @@ from typing import Final, NamedTuple
 from waylog.audit.evidence import CONNECTOR_GROUP, HISTORY
 from waylog.audit.facts import Reader, ReaderKind
 from waylog.audit.history_rows import HistoryPosition, HistoryRows
-from waylog.audit.log_reader import GROUPS_MAX, Extent, LogReader
+from waylog.audit.log_reader import GROUPS_MAX, LogReader
 from waylog.audit.question import Question
+from waylog.history.history_reader import HistoryUnreadable
+from waylog.kafka.ranges.log_ranges import Watermarks
 from waylog.kafka.topics import LOCATION
 
 _ORDER: Final = list(ReaderKind)
@@ -21,6 +23,8 @@ class Positions(NamedTuple):
     groups: Mapping[str, Mapping[int, int]]
     history: HistoryPosition | None
     unknown: Sequence[str] = ()
+    #: There is a history, and it cannot be read now.
+    is_history_unreadable: bool = False
 
     def readers(self, wanted: Question, refusing: Collection[str]) -> list[Reader]:
         """Return the readers, ordered by kind and name.
@@ -35,6 +39,8 @@ class Positions(NamedTuple):
             positions, is_exact = self.history
             is_expected = HISTORY not in wanted.ignored
             found.append(Reader(HISTORY, ReaderKind.HISTORY, is_expected, positions, is_exact))
+        elif self.is_history_unreadable:
+            found.append(_reader(HISTORY, None, wanted))
         known = {each.name for each in found}
         found += [_reader(name, {}, wanted) for name in sorted(wanted.expected - known)]
         known |= wanted.expected
@@ -51,11 +57,20 @@ def read_positions(log: LogReader, history: HistoryRows | None) -> Positions:
             f"{more} more consumer groups were not asked for their offsets: of {GROUPS_MAX} and "
             "more, the first by name are"
         )
-    position = None
-    if history is not None:
+    if history is None:
+        return Positions(groups, None, unknown)
+    try:
         history.refresh()  # it may have been empty when it was opened
-        position = None if history.is_empty else history.position()
-    if position is not None and not position.is_exact:
+        position = history.position()
+    except HistoryUnreadable as error:
+        unknown.append(f"the history in {history.place} cannot be read: {error}")
+        return Positions(groups, None, unknown, is_history_unreadable=True)
+    if history.is_empty:
+        unknown.append(
+            f"the history in {history.place} has no file yet: its job has just begun, or does not "
+            "run"
+        )
+    elif not position.is_exact:
         unknown.append(
             "the history has no checkpoint in its folder: how far its job has come is told by the "
             "newest file"
@@ -64,7 +79,7 @@ def read_positions(log: LogReader, history: HistoryRows | None) -> Positions:
 
 
 def beyond_the_end(
-    readers: Sequence[Reader], extents: Mapping[int, Extent], unknown: list[str]
+    readers: Sequence[Reader], extents: Mapping[int, Watermarks], unknown: list[str]
 ) -> list[Reader]:
     """Return the readers without the offsets of those that are beyond the end of the log.
 

@@ -10,6 +10,7 @@ import msgspec
 from waylog.audit.accounts import Accounts, DeviceAccount, ReaderAccount
 from waylog.audit.days import Day
 from waylog.audit.facts import FixFact, Reader
+from waylog.audit.pushes import ChannelPushes
 from waylog.audit.sequences import Sequence as AppSequence
 
 #: What can be said of what a device has sent and the platform has never seen.
@@ -75,6 +76,8 @@ class Receipt(msgspec.Struct, frozen=True):
     unknown: list[str]
     #: None where that was not looked at: in the day of all devices.
     sequence: AppSequence | None = None
+    #: What gateways have told of addresses that they sent; None as above.
+    pushes: list[ChannelPushes] | None = None
 
 
 class FixPlace(msgspec.Struct, frozen=True):
@@ -124,6 +127,7 @@ def receipt_of(
     address_missing: bool,
     unknown: Sequence[str],
     sequence: AppSequence | None = None,
+    pushes: list[ChannelPushes] | None = None,
 ) -> Receipt:
     """Return the receipt of one device."""
     readers = [
@@ -154,6 +158,7 @@ def receipt_of(
         lacking=_lacking(accounts.readers, account.readers) + address_missing,
         unknown=list(unknown),
         sequence=sequence,
+        pushes=pushes,
     )
 
 

@@ -6,10 +6,11 @@ from typing import Final
 
 from waylog.audit.evidence import GatewayRefusal, connector_refusal_of, refusal_of
 from waylog.audit.facts import Refusal
-from waylog.audit.log_reader import LogReader, Range
+from waylog.audit.log_reader import LogReader
 from waylog.audit.question import Progress, Question
 from waylog.kafka.clients import LogForbidden
 from waylog.kafka.dead_letters import StoredRecord
+from waylog.kafka.ranges.log_ranges import Range
 from waylog.kafka.topics import ERROR, LOCATION
 
 #: Refusals that are kept in memory.
@@ -55,7 +56,7 @@ class _Refusals:
     def read(self, topic: str) -> None:
         """Read what a topic has since the beginning of the day."""
         question = self._question
-        extents = self._log.extents(topic)
+        extents = self._log.watermarks(topic)
         if not extents and topic != ERROR:
             self._unknown.append(f"there is no topic {topic} of dead letters")
         starts = self._log.offsets_at(topic, question.day.from_ms, extents)

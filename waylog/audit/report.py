@@ -46,8 +46,7 @@ def print_receipt(receipt: Receipt) -> None:
     _line(console, "sent", _sent(receipt.sequence))
     _print_readers(console, receipt.readers, clock)
     _line(console, "address", _address(receipt.resolved, clock, missing=receipt.address_missing))
-    path = f"/v1/devices/{quote(receipt.device, safe='')}/receipts"
-    _line(console, "pushed", f"only a running gateway knows: GET {path}", "dim")
+    _line(console, "pushed", _pushed(receipt, clock))
     _end(console, receipt.unknown, receipt.lacking, receipt.readers)
 
 
@@ -127,6 +126,30 @@ def _acknowledged(receipt: Receipt, clock: _Clock) -> str:
     made = f"made {clock.text(receipt.first_time)} to {clock.text(receipt.last_time)}"
     earlier = f", {receipt.made_earlier:,} before this day" if receipt.made_earlier else ""
     return f"{receipt.acknowledged:,} fixes, received {arrived}, {made}{earlier}"
+
+
+def _pushed(receipt: Receipt, clock: _Clock) -> str:
+    if receipt.pushes is None:
+        path = f"/v1/devices/{quote(receipt.device, safe='')}/receipts"
+        return f"not known; a running gateway knows what waits: GET {path}"
+    if not receipt.pushes:
+        return "nothing, as far as gateways have told"
+    parts = ", ".join(
+        f"{each.count:,} by {_CHANNELS.get(each.channel, each.channel)} up to "
+        f"{clock.text(each.last)}"
+        for each in receipt.pushes
+    )
+    return f"{parts}; {receipt.acknowledged:,} fixes came"
+
+
+#: What sends addresses, in words.
+_CHANNELS: Final = {
+    "mqtt": "MQTT",
+    "card": "OwnTracks card",
+    "http": "answers over HTTP",
+    "websocket": "WebSocket",
+    "sse": "event stream",
+}
 
 
 def _sent(sequence: AppSequence | None) -> str:
@@ -262,7 +285,8 @@ def _end(
     for each in unknown:
         _line(console, "unknown", each, "yellow")
     if not any(each.kind == "history" for each in readers):
-        _line(console, "unknown", "there is no history to compare with (--history)", "yellow")
+        text = "no history job writes for this data folder (WAYLOG_DATA), and --history names none"
+        _line(console, "unknown", text, "yellow")
     if lacking:
         console.print(Text(f"{lacking:,} missing where they should be", "bold red"))
     else:

@@ -25,8 +25,8 @@ from waylog.console.formats import Decode, add_formats, decoder, line_format
 from waylog.console.share_groups import consume_shared
 from waylog.kafka.errors import error_text
 from waylog.kafka.group_membership import leave_group
+from waylog.kafka.polling import next_messages
 from waylog.kafka.record_headers import headers_of
-from waylog.kafka.topic_reader import next_messages
 from waylog.malformed import MALFORMED
 from waylog.sealing.sealing import opener
 from waylog.serialization.serializer import SerializationError

@@ -18,11 +18,12 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from waylog.cli import CommandError
 from waylog.console.answers import watermarks
 from waylog.console.common import open_consumer, partitions_of, security
-from waylog.console.range_reading import read_ranges
+from waylog.console.range_reading import open_log, read_ranges
 from waylog.kafka.clients import LogUnreachable, ensure_topics, producer_config
 from waylog.kafka.dead_letters import REPLAYED, DeadLetter, RecordPlace
 from waylog.kafka.errors import error_text, forbidden_kind, forbidden_text
 from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
+from waylog.kafka.ranges.log_ranges import Range
 from waylog.kafka.topics import DEAD_LETTER_REPLAY_TOPIC
 from waylog.sealing.sealing import shared_key_ring
 
@@ -132,18 +133,18 @@ class Replay:
         if self._arguments.again:
             return set()
         name = DEAD_LETTER_REPLAY_TOPIC.name
-        consumer = open_consumer(self._arguments, isolation_level="read_committed")
+        log = open_log(self._arguments)
         try:
             if not self._exists(name):
                 return set()
             ranges = {
-                partition: watermarks(self._arguments, consumer, name, partition)
-                for partition in partitions_of(consumer, name)
+                partition: Range(*watermarks(self._arguments, log.consumer, name, partition))
+                for partition in partitions_of(log.consumer, name)
             }
-            notes = read_ranges(self._arguments, consumer, name, ranges)
+            notes = read_ranges(self._arguments, log, name, ranges)
             return {(note.key() or b"").decode("utf-8", "replace") for note in notes}
         finally:
-            consumer.close()
+            log.close()
 
     def _exists(self, topic: str) -> bool:
         if topic not in self._topics:

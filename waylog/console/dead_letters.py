@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import KafkaException
 
 from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
 from waylog.config import ConfigError
@@ -23,14 +23,15 @@ from waylog.console.common import (
     add_json,
     connect,
     count,
-    open_consumer,
     partitions_of,
     print_rows,
 )
 from waylog.console.dead_letter_replay import Replay
-from waylog.console.range_reading import read_ranges
+from waylog.console.range_reading import open_log, read_ranges
+from waylog.kafka.clients import LogUnreachable
 from waylog.kafka.dead_letters import DeadLetter, RecordPlace, parse_place, read_dead_letter
 from waylog.kafka.errors import error_text
+from waylog.kafka.ranges.log_ranges import LogRanges, Range
 from waylog.kafka.topics import ERROR
 
 _EXAMPLES: Final = """examples:
@@ -100,6 +101,8 @@ def run(arguments: argparse.Namespace) -> int:
         return actions[arguments.action](arguments, places)
     except KafkaException as error:
         raise CommandError(error_text(error)) from None
+    except LogUnreachable as error:
+        raise CommandError(str(error)) from None
 
 
 def _places(arguments: argparse.Namespace) -> list[RecordPlace]:
@@ -133,16 +136,16 @@ def _places(arguments: argparse.Namespace) -> list[RecordPlace]:
 
 
 def _letters(
-    consumer: Consumer, arguments: argparse.Namespace, places: Sequence[RecordPlace]
+    log: LogRanges, arguments: argparse.Namespace, places: Sequence[RecordPlace]
 ) -> Iterator[DeadLetter]:
     """Yield the dead letters that were asked for; raises KafkaException and CommandError."""
-    existing = partitions_of(consumer, arguments.topic)
+    existing = partitions_of(log.consumer, arguments.topic)
     if places:
         for place in places:
             if place.partition not in existing:
                 raise CommandError(f"topic {place.topic} has no partition {place.partition}")
-            range_ = {place.partition: (place.offset, place.offset + 1)}
-            found = list(read_ranges(arguments, consumer, arguments.topic, range_))
+            range_ = {place.partition: Range(place.offset, place.offset + 1)}
+            found = list(read_ranges(arguments, log, arguments.topic, range_))
             if not found:
                 raise CommandError(f"there is no record {place}; it may be too old")
             yield read_dead_letter(found[0])
@@ -150,11 +153,11 @@ def _letters(
     ranges = {}
     for partition in existing:
         start, end = (
-            find_offset(arguments, consumer, arguments.topic, partition, where)
+            find_offset(arguments, log.consumer, arguments.topic, partition, where)
             for where in (arguments.start or "beginning", arguments.until or "end")
         )
-        ranges[partition] = (start, end)
-    for record in read_ranges(arguments, consumer, arguments.topic, ranges):
+        ranges[partition] = Range(start, end)
+    for record in read_ranges(arguments, log, arguments.topic, ranges):
         letter = read_dead_letter(record)
         if _is_chosen(letter, arguments):
             yield letter
@@ -171,16 +174,16 @@ def _is_chosen(letter: DeadLetter, arguments: argparse.Namespace) -> bool:
 
 
 def _list(arguments: argparse.Namespace, places: Sequence[RecordPlace]) -> int:
-    consumer = open_consumer(arguments, isolation_level="read_committed")
+    log = open_log(arguments)
     try:
-        letters = _letters(consumer, arguments, places)
+        letters = _letters(log, arguments, places)
         if arguments.json and arguments.max is None:
             for letter in letters:
                 print_rows([_row(letter)], as_json=True)
             return EXIT_DONE
         newest = heapq.nlargest(arguments.max or _ROWS, letters, key=lambda each: each.time)
     finally:
-        consumer.close()
+        log.close()
     rows = [_row(letter) for letter in reversed(newest)]
     if not arguments.json:
         for row in rows:
@@ -204,11 +207,11 @@ def _row(letter: DeadLetter) -> dict[str, Any]:
 
 
 def _show(arguments: argparse.Namespace, places: Sequence[RecordPlace]) -> int:
-    consumer = open_consumer(arguments, isolation_level="read_committed")
+    log = open_log(arguments)
     try:
-        [letter] = _letters(consumer, arguments, places)
+        [letter] = _letters(log, arguments, places)
     finally:
-        consumer.close()
+        log.close()
     value = letter.value or b""
     text = _text(value)
     headers = {
@@ -259,13 +262,13 @@ def _moment(time_ms: int) -> str:
 
 
 def _replay(arguments: argparse.Namespace, places: Sequence[RecordPlace]) -> int:
-    consumer = open_consumer(arguments, isolation_level="read_committed")
+    log = open_log(arguments)
     counts = {"sent": 0, "left out": 0, "refused": 0}
     try:
         if arguments.to is not None:
-            partitions_of(consumer, arguments.to)
+            partitions_of(log.consumer, arguments.to)
         with _progress() as advance:
-            for outcome in Replay(arguments).run(_letters(consumer, arguments, places)):
+            for outcome in Replay(arguments).run(_letters(log, arguments, places)):
                 if outcome.refused is not None:
                     counts["refused"] += 1
                 else:
@@ -276,7 +279,7 @@ def _replay(arguments: argparse.Namespace, places: Sequence[RecordPlace]) -> int
                     print(_printable(outcome.text()))
                 advance()
     finally:
-        consumer.close()
+        log.close()
     if not arguments.json:
         would = "would be sent" if arguments.dry_run else "sent again"
         print(

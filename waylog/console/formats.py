@@ -47,17 +47,18 @@ def add_formats(parser: argparse.ArgumentParser) -> None:
             f"--{what}-format",
             default="text",
             metavar="FORMAT",
-            help=f"of the {what}: {', '.join(_TEXTS)}, avro, short, integer, long, float, double, "
-            "or one that another package has (default text)",
+            help=f"of the {what}: {', '.join(_TEXTS)}, avro, protobuf, json-schema, auto (what "
+            "each record names, else JSON), short, integer, long, float, double, or one that "
+            "another package has (default text)",
         )
         group.add_argument(
             f"--{what}-schema",
             type=Path,
             metavar="FILE",
-            help=f"Avro schema (.avsc) with which the {what} is written, or as which it is shown",
+            help=f"schema (.avsc, .proto) with which the {what} is written, or is shown",
         )
     group.add_argument(
-        "--schema-registry", metavar="URL", help="has the schemas of Avro; records name them"
+        "--schema-registry", metavar="URL", help="has the schemas; records name them"
     )
     group.add_argument(
         "--schema-registry-config",

@@ -25,7 +25,7 @@ from waylog.kafka.clients import (
     ensure_topics,
 )
 from waylog.kafka.librdkafka_producer import append_records
-from waylog.kafka.topic_reader import read_topic
+from waylog.kafka.ranges.topic_reader import read_topic
 from waylog.kafka.topics import ERASURE, TOPICS
 from waylog.malformed import MALFORMED
 from waylog.process.threads import Rounds, start_thread

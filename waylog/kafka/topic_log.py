@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from waylog.kafka.clients import LogUnreachable
 from waylog.kafka.errors import error_text, not_stored_text
 from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
-from waylog.kafka.topic_reader import next_messages
+from waylog.kafka.polling import next_messages
 from waylog.process.log_throttle import RepeatedFailure
 from waylog.process.threads import start_thread
 

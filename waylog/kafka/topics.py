@@ -17,10 +17,14 @@ PLACE_EDIT = "place-edit"
 VALUE_KEY = "value-key"
 ERASURE = "erasure"
 GEOFENCE = "geofence"
+PUSH = "push"
 TRIP = "trip"
 TRIP_DAY = "trip-day"
 HEAT_MAP = "heat-map"
 FRIENDSHIP = "friendship"
+FORWARDING = "forwarding"
+FORWARDING_PROGRESS = "forwarding-progress"
+FORWARDING_DEAD_LETTER = "forwarding-dead-letter"
 
 _DAY_MS = 24 * 60 * 60 * 1000
 
@@ -92,6 +96,8 @@ TOPICS = (
     # The erasures of devices (waylog.history.erasures), which all writers and readers honour.
     Topic(ERASURE, 1, {"cleanup.policy": "compact", **SOON_COMPACTED}),
     Topic(ERROR, 1, kept_for(30)),
+    # How many addresses were sent to which device (waylog.audit.pushes), key = share of devices.
+    Topic(PUSH, KEYED_PARTITIONS, kept_for(8)),
     Topic(PERFORMANCE, 1, kept_for(1)),
     Topic(PARAMETER, 1, kept_for(1)),
     Topic(LOG, 1, kept_for(7)),
@@ -143,3 +149,20 @@ HEAT_MAP_TOPIC = Topic(
 #: Who may see whose devices, key = user LF friend (consumers.streams.meetings); created where it is
 #: used.
 FRIENDSHIP_TOPIC = Topic(FRIENDSHIP, 1, {"cleanup.policy": "compact", **SOON_COMPACTED})
+
+#: What users have sent on to servers of their own, key = user LF id; how far each of them is, key =
+#: user LF id LF partition; fixes that servers will never take, key = device (waylog.forwarding).
+#: Created where they are used.
+FORWARDING_TOPICS = (
+    Topic(FORWARDING, 1, {"cleanup.policy": "compact", **SOON_COMPACTED}),
+    Topic(
+        FORWARDING_PROGRESS,
+        1,
+        {
+            "cleanup.policy": "compact",
+            "segment.bytes": str(16 * 1024 * 1024),
+            **SOON_COMPACTED,
+        },
+    ),
+    Topic(FORWARDING_DEAD_LETTER, 1, kept_for(7)),
+)

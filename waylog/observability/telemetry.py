@@ -42,10 +42,10 @@ class KafkaTelemetry:
             | {"logger": logging.getLogger("waylog.observability.telemetry.librdkafka")}
         )
 
-    def record(self, topic: str, value: bytes) -> None:
+    def record(self, topic: str, value: bytes, key: bytes | None = None) -> None:
         """Queue one record, or drop and count it."""
         try:
-            self._producer.produce(topic, value)
+            self._producer.produce(topic, value, key)
             self._producer.poll(0)
         except (BufferError, KafkaException):
             self.dropped += 1

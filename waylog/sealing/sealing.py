@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 from waylog.kafka.clients import DeliveryCallback, Headers, RecordHeaders, RecordPosition
 from waylog.kafka.topics import (
     ERASURE,
+    FORWARDING,
+    FORWARDING_PROGRESS,
     HEAT_MAP,
     LOG,
     MQTT_STATE,
     PARAMETER,
     PERFORMANCE,
+    PUSH,
     VALUE_KEY,
 )
 
@@ -35,13 +38,16 @@ ENVIRONMENT: Final = "WAYLOG_MASTER_KEY"
 
 #: Topics whose values hold nobody's positions: the heat map only has counts of several devices.
 #: All others are sealed, including those to which an operator maps MQTT messages.
-_PLAIN_TOPICS: Final = frozenset({VALUE_KEY, ERASURE, PERFORMANCE, PARAMETER, LOG, HEAT_MAP})
+_PLAIN_TOPICS: Final = frozenset({VALUE_KEY, ERASURE, PERFORMANCE, PARAMETER, LOG, HEAT_MAP, PUSH})
 
 #: Owners other than devices and users: messages that MQTT clients retain outside of users' topics;
-#: a user's sessions; messages that an operator's rules map from MQTT to other topics of the log.
+#: a user's sessions; messages that an operator's rules map from MQTT to other topics of the log; a
+#: user's forwardings, which outlive an erasure of one device.
 NOBODYS_RETAINED: Final = "$retained"
 _SESSIONS: Final = "$sessions/"
 _MAPPED: Final = "$mapped/"
+_FORWARDINGS: Final = "$forwardings/"
+_OF_FORWARDINGS: Final = (FORWARDING, FORWARDING_PROGRESS)
 _USER_HEADER: Final = "mqtt.user"
 _ROOTS: Final = ("owntracks", "devices")
 
@@ -63,7 +69,7 @@ def owner_of_record(topic: str, key: bytes | None, headers: RecordHeaders | None
 
     The owner is the first line of the record's key. An MQTT session belongs to its user, a retained
     message to the device of its topic, a message that a rule maps to a topic of the log to the user
-    who sent it.
+    who sent it, a forwarding to its user.
     """
     text = (key or b"").decode("utf-8", "replace")
     if topic == MQTT_STATE:
@@ -73,6 +79,8 @@ def owner_of_record(topic: str, key: bytes | None, headers: RecordHeaders | None
             return _SESSIONS + name.partition("\0")[0].partition("/")[0]
         return owner_of_mqtt_topic(name)
     owner = text.partition("\n")[0]
+    if topic in _OF_FORWARDINGS:
+        return _FORWARDINGS + owner
     if isinstance(headers, list):
         user = next((value for name, value in headers if name == _USER_HEADER), None)
         if user is not None:
@@ -87,8 +95,10 @@ def is_device(owner: str) -> bool:
 
 
 def owners_of_user(user: str) -> list[str]:
-    """Return the owners of a user's records without a device: refused, sessions, mapped ones."""
-    return [user, _SESSIONS + user, _MAPPED + user]
+    """Return the owners of a user's records without a device: refused, sessions, mapped ones,
+    forwardings.
+    """
+    return [user, _SESSIONS + user, _MAPPED + user, _FORWARDINGS + user]
 
 
 def owner_of_mqtt_topic(topic: str) -> str:

@@ -19,7 +19,7 @@ from waylog.config import ConfigError
 from waylog.kafka.clients import LogUnreachable, consumer_config, ensure_topics, producer_config
 from waylog.kafka.errors import not_stored_text
 from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
-from waylog.kafka.topic_reader import read_topic
+from waylog.kafka.ranges.topic_reader import read_topic
 from waylog.kafka.topics import VALUE_KEY, VALUE_KEY_TOPIC
 from waylog.malformed import MALFORMED
 from waylog.process.log_throttle import LogThrottle, since_last_line

@@ -6,10 +6,11 @@ and `deserialize`. The registry's properties have the names that Confluent's cli
 
 | property | is |
 |---|---|
-| `schema.registry.url` | the registry; for `avro` it is needed |
+| `schema.registry.url` | the registry; `avro`, `protobuf`, `json-schema` and `auto` need it |
 | `basic.auth.user.info` | USER:PASSWORD for it |
 | `ssl.ca.location`, `ssl.certificate.location`, `ssl.key.location` | TLS |
-| `schema` | the schema with which values are written, or as which they are read (JSON) |
+| `schema` | the text of the schema with which values are written, or as which they are read |
+| `message` | the message of Protobuf that is written (default: the schema's first) |
 | `auto.register.schemas` | true (default): a schema that the registry lacks is registered |
 | `normalize.schemas` | true: with attributes sorted (default false) |
 | `key.subject.name.strategy`, `value.subject.name.strategy` | a class of Confluent's |
@@ -24,6 +25,7 @@ from typing import Any, Final, Protocol
 
 from waylog.config import ConfigError
 from waylog.extras import install_command, is_installed
+from waylog.serialization import schema_types
 from waylog.serialization.plain_serializers import (
     BytesSerde,
     JsonSerde,
@@ -43,10 +45,18 @@ from waylog.serialization.subject_names import SUBJECT_NAME_STRATEGIES, SubjectN
 
 ENTRY_POINTS: Final = "waylog.serializers"
 AVRO: Final = "avro"
+#: Reads records of any schema of the registry, and JSON where a record names none.
+AUTO: Final = "auto"
+_SCHEMA_TYPES: Final = {
+    AVRO: schema_types.AVRO,
+    "protobuf": schema_types.PROTOBUF,
+    "json-schema": schema_types.JSON,
+}
 URL: Final = "schema.registry.url"
 _OWN_PROPERTIES: Final = frozenset(
     (
-        *(URL, "schema", "auto.register.schemas", "normalize.schemas", "schema.id.in.header"),
+        *(URL, "schema", "message"),
+        *("auto.register.schemas", "normalize.schemas", "schema.id.in.header"),
         *("key.subject.name.strategy", "value.subject.name.strategy"),
     )
 )
@@ -72,17 +82,19 @@ _PLAIN: Final[dict[str, Callable[[], Serde]]] = {
 
 def serde_names() -> list[str]:
     """Return the names of all formats that are installed."""
-    return [*_PLAIN, AVRO, *(each.name for each in entry_points(group=ENTRY_POINTS))]
+    others = [each.name for each in entry_points(group=ENTRY_POINTS)]
+    return [*_PLAIN, *_SCHEMA_TYPES, AUTO, *others]
 
 
 def make_serde(name: str, part: RecordPart, properties: Mapping[str, str]) -> Serde:
     """Return what writes and reads a part of records; raises ConfigError."""
     if name in _PLAIN:
         return _PLAIN[name]()
-    if name == AVRO:
-        if not is_installed("avro"):
-            raise ConfigError(f"format avro needs more packages: {install_command('avro')}")
-        return _AvroSerde(part, properties)
+    if name in _SCHEMA_TYPES or name == AUTO:
+        for extra in ("avro", *(("protobuf",) if name == "protobuf" else ())):
+            if not is_installed(extra):
+                raise ConfigError(f"format {name} needs more packages: {install_command(extra)}")
+        return _RegistrySerde(name, part, properties)
     for each in entry_points(group=ENTRY_POINTS):
         if each.name == name:
             made: Serde = each.load()(part, properties)
@@ -90,17 +102,23 @@ def make_serde(name: str, part: RecordPart, properties: Mapping[str, str]) -> Se
     raise ConfigError(f"there is no format {name}; there are {', '.join(serde_names())}")
 
 
-class _AvroSerde:
-    """Avro with a registry, by properties."""
+class _RegistrySerde:
+    """A format with a registry, by properties."""
 
-    def __init__(self, part: RecordPart, properties: Mapping[str, str]) -> None:
-        from waylog.serialization.avro_schema import AvroSchema
-        from waylog.serialization.avro_serializer import AvroDeserializer, AvroSerializer
+    def __init__(self, name: str, part: RecordPart, properties: Mapping[str, str]) -> None:
+        from waylog.serialization.registered_schemas import record_schema
         from waylog.serialization.registry_client import RegistryClient
+        from waylog.serialization.registry_serializer import (
+            RecognisingDeserializer,
+            RegistryDeserializer,
+            RegistrySerializer,
+        )
 
         url = properties.get(URL)
         if not url:
-            raise ConfigError(f"format avro needs {URL}")
+            raise ConfigError(f"format {name} needs {URL}")
+        schema_type = _SCHEMA_TYPES.get(name, schema_types.AVRO)
+        message = properties.get("message")
         more = {name: value for name, value in properties.items() if name not in _OWN_PROPERTIES}
         try:
             registry = RegistryClient(url, more)
@@ -108,19 +126,29 @@ class _AvroSerde:
             raise ConfigError(f"properties of the schema registry: {error}") from None
         text = properties.get("schema")
         try:
-            schema = None if text is None else AvroSchema(text)
+            schema = None if text is None else record_schema(schema_type, text, message=message)
         except SerializationError as error:
             raise ConfigError(f"schema of the {part.value}: {error}") from None
-        self._deserializer: Final = AvroDeserializer(registry, part, schema)
-        self._serializer: Final = AvroSerializer(
+        self._registry: Final = registry
+        registered = RegistryDeserializer(registry, part, schema)
+        self._deserializer: Final[Deserializer] = (
+            RecognisingDeserializer(part, registered, JsonSerde()) if name == AUTO else registered
+        )
+        self._serializer: Final = RegistrySerializer(
             registry,
             part,
             text,
+            schema_type=schema_type,
+            message=message,
             auto_register=flag(properties, "auto.register.schemas", default=True),
             normalize=flag(properties, "normalize.schemas", default=False),
             in_header=flag(properties, "schema.id.in.header", default=False),
             subject_name=strategy(properties, part),
         )
+
+    def close(self) -> None:
+        """Close connections to the registry."""
+        self._registry.close()
 
     def serialize(self, topic: str, value: Any) -> Serialized:
         """See Serializer."""
@@ -131,6 +159,13 @@ class _AvroSerde:
     ) -> Any:
         """See Deserializer."""
         return self._deserializer.deserialize(topic, data, headers)
+
+
+def close_serde(serde: Serde) -> None:
+    """Close what a format holds open, if it holds anything."""
+    close = getattr(serde, "close", None)
+    if close is not None:
+        close()
 
 
 def flag(properties: Mapping[str, str], name: str, *, default: bool) -> bool:

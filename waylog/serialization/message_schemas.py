@@ -32,7 +32,8 @@ class MessageSchema(Generic[Message]):
         """Raises TypeError for a member of a type that has no Avro."""
         self._class: Final = class_
         hints = get_type_hints(class_)
-        self._json_members: Final = frozenset(
+        #: Members that are objects in JSON, and texts of JSON in Avro.
+        self.json_members: Final = frozenset(
             name for name, hint in hints.items() if _is_any_json(_required(hint)[0])
         )
         self._fields: Final = [
@@ -51,7 +52,7 @@ class MessageSchema(Generic[Message]):
     def to_avro(self, message: Message) -> dict[str, Any]:
         """Return a message as the record that Avro writes."""
         members = msgspec.structs.asdict(message)
-        for name in self._json_members:
+        for name in self.json_members:
             if members[name] is not None:
                 members[name] = msgspec.json.encode(members[name]).decode()
         return members
@@ -62,7 +63,7 @@ class MessageSchema(Generic[Message]):
             raise SerializationError(f"the value is no {self._class.__name__}")
         members = dict(record)
         try:
-            for name in self._json_members & members.keys():
+            for name in self.json_members & members.keys():
                 if members[name] is not None:
                     members[name] = msgspec.json.decode(members[name])
             return msgspec.convert(members, self._class)

@@ -15,8 +15,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
-from waylog.serialization.avro_schema import AvroSchema, decoded_schema
+from waylog.serialization.registered_schemas import RecordSchema, record_schema
 from waylog.serialization.schema_ids import SchemaId
+from waylog.serialization.schema_types import AVRO
 from waylog.serialization.serializer import SchemaRegistryUnavailable, SerializationError
 
 _SCHEMAS_MAX: Final = 1_000
@@ -36,7 +37,7 @@ class RegisteredSchema(NamedTuple):
 
     number: int | None
     guid: str | None  # None if the registry does not know of GUIDs
-    schema: AvroSchema
+    schema: RecordSchema
 
 
 class RegistryClient:
@@ -60,8 +61,8 @@ class RegistryClient:
         )
         self._url: Final = url
         self._lock: Final = threading.Lock()
-        self._by_id: Final[dict[SchemaId, AvroSchema]] = {}
-        self._by_subject: Final[dict[tuple[str, str], RegisteredSchema]] = {}
+        self._by_id: Final[dict[SchemaId, RecordSchema]] = {}
+        self._by_subject: Final[dict[tuple[str, str, str], RegisteredSchema]] = {}
         self._latest: Final[dict[str, tuple[RegisteredSchema, float]]] = {}
         #: Why an id has no schema that could be read, and until when that is believed.
         self._unknown: Final[dict[SchemaId, tuple[str, float]]] = {}
@@ -70,7 +71,7 @@ class RegistryClient:
         """Close connections."""
         self._client.close()
 
-    def schema_of(self, schema_id: SchemaId) -> AvroSchema:
+    def schema_of(self, schema_id: SchemaId) -> RecordSchema:
         """Return the schema that a record was written with.
 
         Raises SerializationError if there is none, or one that is not read, and
@@ -96,27 +97,29 @@ class RegistryClient:
             _keep(self._by_id, schema_id, found, _SCHEMAS_MAX)
             return found
 
-    def register(self, subject: str, text: str, *, normalize: bool = False) -> RegisteredSchema:
+    def register(
+        self, subject: str, text: str, *, schema_type: str = AVRO, normalize: bool = False
+    ) -> RegisteredSchema:
         """Return a schema that is registered under a subject, registering it if it is not.
 
         Raises SerializationError, with the registry's reason if the schema is incompatible with
         those before it, and SchemaRegistryUnavailable.
         """
         return self._of_subject(
-            subject,
-            text,
+            (subject, schema_type, text),
             lambda: self._client.register_schema_full_response(
-                subject, Schema(text, "AVRO"), normalize_schemas=normalize
+                subject, Schema(text, schema_type), normalize_schemas=normalize
             ),
         )
 
-    def registered(self, subject: str, text: str, *, normalize: bool = False) -> RegisteredSchema:
+    def registered(
+        self, subject: str, text: str, *, schema_type: str = AVRO, normalize: bool = False
+    ) -> RegisteredSchema:
         """Return a schema of a subject; raises SerializationError if it is not registered there."""
         return self._of_subject(
-            subject,
-            text,
+            (subject, schema_type, text),
             lambda: self._client.lookup_schema(
-                subject, Schema(text, "AVRO"), normalize_schemas=normalize
+                subject, Schema(text, schema_type), normalize_schemas=normalize
             ),
         )
 
@@ -134,14 +137,16 @@ class RegistryClient:
                 _keep(self._latest, subject, (found, until), _SCHEMAS_MAX)
             return found
 
-    def _of_subject(self, subject: str, text: str, ask: Callable[[], Any]) -> RegisteredSchema:
-        known = self._by_subject.get((subject, text))
+    def _of_subject(self, wanted: tuple[str, str, str], ask: Callable[[], Any]) -> RegisteredSchema:
+        known = self._by_subject.get(wanted)
         if known is not None:
             return known
+        _, schema_type, text = wanted
         with self._lock:
             answer = self._asked(ask)
-            found = RegisteredSchema(answer.schema_id, answer.guid, AvroSchema(text))
-            _keep(self._by_subject, (subject, text), found, _SCHEMAS_MAX)
+            schema = record_schema(schema_type, text)
+            found = RegisteredSchema(answer.schema_id, answer.guid, schema)
+            _keep(self._by_subject, wanted, found, _SCHEMAS_MAX)
             return found
 
     def _fetched(self, schema_id: SchemaId) -> Schema:
@@ -151,13 +156,13 @@ class RegistryClient:
         assert guid is not None
         return self._asked(lambda: self._client.get_schema_by_guid(guid))
 
-    def _parsed(self, schema: Schema) -> AvroSchema:
-        if (schema.schema_type or "AVRO") != "AVRO":
-            raise SerializationError(f"the schema is of type {schema.schema_type}, not AVRO")
-        return AvroSchema(schema.schema_str or "", self._references(schema, {}))
+    def _parsed(self, schema: Schema) -> RecordSchema:
+        return record_schema(
+            schema.schema_type or AVRO, schema.schema_str or "", self._references(schema, {})
+        )
 
-    def _references(self, schema: Schema, found: dict[str, Any]) -> dict[str, Any]:
-        """Return the JSON of all schemas that one refers to, those they need themselves first."""
+    def _references(self, schema: Schema, found: dict[str, str]) -> dict[str, str]:
+        """Return the texts of all schemas that one refers to, those they need themselves first."""
         for reference in schema.references or ():
             name, subject, version = reference.name, reference.subject, reference.version
             if name in found:
@@ -167,10 +172,10 @@ class RegistryClient:
             if len(found) >= _REFERENCES_MAX:
                 raise SerializationError(f"the schema has more than {_REFERENCES_MAX} references")
             referred = self._asked(partial(self._client.get_version, subject, version, True))
-            found[name] = None  # schemas that refer to each other
+            found[name] = ""  # schemas that refer to each other
             self._references(referred.schema, found)
             del found[name]
-            found[name] = decoded_schema(referred.schema.schema_str or "")
+            found[name] = referred.schema.schema_str or ""
         return found
 
     def _asked(self, ask: Callable[[], Answer]) -> Answer:

@@ -47,6 +47,11 @@ def with_header(part: RecordPart, guid: str, payload: bytes) -> Serialized:
     return Serialized(payload, [(header_name(part), _GUID_MAGIC + uuid.UUID(guid).bytes)])
 
 
+def names_schema(part: RecordPart, data: bytes, headers: RecordHeaders = NO_HEADERS) -> bool:
+    """Tell whether a value names its schema; no text and no JSON begins as those that do."""
+    return data[:1] == _PREFIX_MAGIC or any(name == header_name(part) for name, _ in headers)
+
+
 def split(
     part: RecordPart, data: bytes, headers: RecordHeaders = NO_HEADERS
 ) -> tuple[SchemaId, bytes]:

@@ -431,6 +431,7 @@ class _Platform:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stopping.set)
         supervisor = Supervisor(self.data.root, self.data.logs)
+        self._note_history()
         starting = asyncio.create_task(self._start(supervisor))
         telling = spawn(_tell_of_start(), "telling of the start")
         ending = {
@@ -466,6 +467,15 @@ class _Platform:
                 await asyncio.gather(starting, telling, *ending, return_exceptions=True)
                 if watchdog is not None:
                     watchdog.close()
+
+    def _note_history(self) -> None:
+        """Write down where the history is, for commands that compare with it."""
+        if self.history is None:
+            self.data.history_url.unlink(missing_ok=True)
+        else:
+            is_url = "://" in self.history
+            place = self.history if is_url else str(Path(self.history).absolute())
+            self.data.history_url.write_text(place + "\n", encoding="utf-8")
 
     async def _start(self, supervisor: Supervisor) -> None:
         loop = asyncio.get_running_loop()

@@ -40,6 +40,7 @@ from waylog.serialization.serializer import (
 )
 
 if TYPE_CHECKING:
+    from waylog.serialization.avro_schema import AvroSchema
     from waylog.serialization.registry_client import RegistryClient
 
 _URL: Final = "schema.registry.url"
@@ -192,7 +193,7 @@ class AvroConverter(Converter):
         try:
             schema_id, payload = split(self._part, data)
             reading = self._readings.get(schema_id)
-            value = self._registry.schema_of(schema_id).read(payload)
+            value = self._schema_of(schema_id).read(payload)
             return SchemaAndValue(reading.schema, reading.read(value))
         except SchemaRegistryUnavailable as error:
             raise RetriableException(str(error)) from error
@@ -202,13 +203,13 @@ class AvroConverter(Converter):
             ) from error
 
     def _make_writing(self, schema: Schema) -> _Writing:
-        from waylog.serialization.avro_serializer import AvroSerializer
+        from waylog.serialization.registry_serializer import RegistrySerializer
 
         try:
             avro, write = avro_writing(schema, with_metadata=self._with_metadata)
         except RecursionError as error:
             raise DataException("the schema is nested too deeply") from error
-        serializer = AvroSerializer(
+        serializer = RegistrySerializer(
             self._registry,
             self._part,
             msgspec.json.encode(avro).decode(),
@@ -219,5 +220,13 @@ class AvroConverter(Converter):
         return _Writing(write, serializer)
 
     def _make_reading(self, schema_id: SchemaId) -> AvroReading:
-        schema = self._registry.schema_of(schema_id)
+        schema = self._schema_of(schema_id)
         return avro_reading(schema.json, schema.referenced)
+
+    def _schema_of(self, schema_id: SchemaId) -> AvroSchema:
+        from waylog.serialization.avro_schema import AvroSchema
+
+        schema = self._registry.schema_of(schema_id)
+        if not isinstance(schema, AvroSchema):
+            raise SerializationError("the schema is not of type AVRO")
+        return schema

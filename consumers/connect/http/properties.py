@@ -270,7 +270,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 raise hidden_value(HEADERS + name, problem)
             headers[name] = value
         template, batch_records = _template(parsed)
-        login = _authorization(parsed)
+        login = authorization(parsed)
         secret = parsed[SIGNATURE]
         return Settings(
             template=template,
@@ -308,7 +308,8 @@ def _unescaped(text: str) -> str:
     return text
 
 
-def _authorization(parsed: Mapping[str, Any]) -> dict[str, str]:
+def authorization(parsed: Mapping[str, Any]) -> dict[str, str]:
+    """Return the header by which requests are authorized, none without."""
     kind = parsed[AUTHORIZATION]
     if kind == "bearer":
         return {"Authorization": f"Bearer {parsed[BEARER].value}"}

@@ -18,7 +18,7 @@ from consumers.connect.http.signature import signature_headers
 from consumers.connect.http.templates.request import Request
 
 _CONNECT_S: Final = 10.0
-_KEEP_ALIVE_S: Final = 30.0
+KEEP_ALIVE_S: Final = 30.0
 #: Of an answer so much is read, and so much of it is in a message.
 _ANSWER_BYTES_MAX: Final = 64 * 1024
 _SHOWN_CHARACTERS: Final = 200
@@ -41,8 +41,10 @@ DELIVERED: Final = Outcome(Meaning.DELIVERED)
 class Sender:
     """The connections of one task. It is used on one event loop."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, connector: aiohttp.BaseConnector | None = None) -> None:
+        """`connector` has connections that others share, and is not closed with this one."""
         self._settings: Final = settings
+        self._shared: Final = connector
         self._session: aiohttp.ClientSession | None = None
         parts = urlsplit(settings.url)
         #: The server, for messages; path and query may have tokens in them.
@@ -52,9 +54,9 @@ class Sender:
         """Make what connections are made with."""
         settings = self._settings
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=settings.connections, keepalive_timeout=_KEEP_ALIVE_S
-            ),
+            connector=self._shared
+            or aiohttp.TCPConnector(limit=settings.connections, keepalive_timeout=KEEP_ALIVE_S),
+            connector_owner=self._shared is None,
             timeout=aiohttp.ClientTimeout(total=settings.timeout_s, sock_connect=_CONNECT_S),
             headers={"User-Agent": "waylog-connect", **settings.headers},
             # What one server sets must not be sent with the next record.

@@ -33,6 +33,9 @@ BUILT_IN: Final = {
     "consumers.connect.http.http_sink.HttpSinkConnector": (
         "consumers.connect.http.http_sink:HttpSinkConnector"
     ),
+    "consumers.connect.http_source.http_source.HttpSourceConnector": (
+        "consumers.connect.http_source.http_source:HttpSourceConnector"
+    ),
     "org.apache.kafka.connect.file.FileStreamSourceConnector": (
         "consumers.connect.file.file_source:FileStreamSourceConnector"
     ),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from consumers.streams.definitions import write_definitions
 from consumers.streams.geofences.definition import Geofence, encode_geofence
-from waylog.kafka.topic_reader import read_topic
+from waylog.kafka.ranges.topic_reader import read_topic
 from waylog.kafka.topics import GEOFENCE, GEOFENCE_TOPIC
 from waylog.sealing.sealing import opener
 

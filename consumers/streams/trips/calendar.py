@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import Final
-from zoneinfo import ZoneInfo
 
 from waylog.config import ConfigError
+from waylog.time_zones import find_zone, midnight_ms
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
@@ -25,11 +25,9 @@ class Calendar:
     def __init__(self, time_zone: str) -> None:
         """Raises ConfigError for a name that is not in the database of time zones."""
         try:
-            self._zone = ZoneInfo(time_zone)
-        except (KeyError, ValueError, OSError):
-            raise ConfigError(
-                f"--property time_zone={time_zone}: no such time zone (for example Europe/Vaduz)"
-            ) from None
+            self._zone = find_zone(time_zone)
+        except ConfigError as error:
+            raise ConfigError(f"--property time_zone: {error}") from None
         self.name: Final = time_zone
         self.date_of_quarter = lru_cache(_QUARTERS_MAX)(self._date_of_quarter)
 
@@ -54,6 +52,4 @@ class Calendar:
         return (_EPOCH + time * _MS).astimezone(self._zone).date().isoformat()
 
     def _end_of(self, day: str) -> int:
-        following = date.fromisoformat(day) + timedelta(days=1)
-        midnight = datetime(following.year, following.month, following.day, tzinfo=self._zone)
-        return (midnight.astimezone(UTC) - _EPOCH) // _MS
+        return midnight_ms(date.fromisoformat(day) + timedelta(days=1), self._zone)

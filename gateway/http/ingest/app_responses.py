@@ -17,6 +17,7 @@ from gateway.formats.secretbox import encrypt
 from gateway.http.requests.newest import newest_of
 from gateway.http.requests.services import Services
 from gateway.notices.owntracks_downlink import set_waypoints
+from gateway.observability.push_ledger import HTTP
 from gateway.users.auth import Identity
 from gateway.users.cards import card, location
 from waylog.messages import Fix, live_time
@@ -126,6 +127,7 @@ def owntracks(received: Receiving) -> Iterable[bytes]:
         address = services.address_view.latest(fix.device)
         if address is not None:
             messages.append(card(address, fix, services.cards.of(fix.device), parsed.tid))
+            services.pushes.pushed(HTTP, fix.device)
         arrived = services.notices.take(fix.device)
         if arrived is not None:
             messages.append(arrived)
@@ -159,6 +161,7 @@ def overland(received: Receiving) -> Iterable[bytes]:
     address = None if fix is None else received.services.address_view.latest(fix.device)
     if address is not None:
         answer["geocode"] = {"full_name": address.display_name}
+        received.services.pushes.pushed(HTTP, address.device)
     return (_encode(answer),)
 
 

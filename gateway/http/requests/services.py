@@ -43,6 +43,7 @@ from waylog.process.file_limit import room_for_connections
 if TYPE_CHECKING:
     from gateway.mqtt.listening.listener import MqttServer
 from gateway.notices.web_push import WebPush
+from gateway.observability.push_ledger import PushLedger
 from gateway.views.waypoints_sent import WaypointsSent
 
 
@@ -68,6 +69,8 @@ class Services:
     geo_url: str | None = None
     web_push: WebPush | None = None
     archive: Archive = field(default_factory=lambda: Archive(None, None))
+    #: Counts what is sent to devices.
+    pushes: PushLedger = field(default_factory=PushLedger)
     #: Tells where fixes are; by default there is no log to ask.
     receipts: Receipts = field(default_factory=lambda: Receipts("127.0.0.1:1"))
     #: The names by which browsers may address this gateway.

@@ -15,13 +15,11 @@ from gateway.tracks.asking import AnswerRefused, AnswerUnavailable
 from gateway.users.permissions import Visibility, visibility_of
 from waylog.audit.days import parse_day
 from waylog.audit.facts import AddressFact
+from waylog.audit.pushes import CHANNELS, PushSums
 from waylog.audit.receipts import Receipt
 from waylog.config import ConfigError
 from waylog.observability.telemetry import now_ms
 
-_NOT_RECORDED: Final = (
-    "what WebSockets, event streams and answers over HTTP have carried is not recorded"
-)
 _OTHER_WORKERS: Final = "clients of other MQTT workers are not known to this one"
 _NO_MQTT: Final = "this gateway has no MQTT clients"
 
@@ -68,11 +66,18 @@ async def _receipts(request: web.Request) -> web.Response:
     except AnswerUnavailable as error:
         raise unavailable(str(error)) from error
     members = msgspec.structs.asdict(receipt)
+    if receipt.pushes is not None and day.from_ms <= now_ms() < day.to_ms:
+        sums = PushSums(device, day)
+        for told in receipt.pushes:
+            sums.add(CHANNELS.index(told.channel), told.count, told.last)
+        for untold in services.pushes.untold(device):
+            sums.add(*untold)
+        members["pushes"] = sums.sums()
     return json_answer(DeviceReceipt(**members, pushed=_pushed(device, services)))
 
 
 def _pushed(device: str, services: Services) -> Pushed:
     if services.mqtt is None:
-        return Pushed([], [_NOT_RECORDED, _NO_MQTT])
+        return Pushed([], [_NO_MQTT])
     clients = address_deliveries(services.mqtt.router, device)
-    return Pushed(clients, [_NOT_RECORDED, _OTHER_WORKERS])
+    return Pushed(clients, [_OTHER_WORKERS])

@@ -21,6 +21,7 @@ from gateway.http.requests.authentication import reader, remote_of, require_devi
 from gateway.http.requests.responses import Refused, unauthorized, unavailable
 from gateway.http.requests.services import SERVICES, Services
 from gateway.limits.addresses import is_loopback
+from gateway.observability.push_ledger import SSE
 from gateway.users.auth import Identity
 from gateway.viewers.cursors import BadCursor, Cursor, encode_cursor
 from gateway.viewers.live_events import EVENT_NAMES, sse_of
@@ -155,7 +156,7 @@ async def serve_stream(ranges: LogRanges, request: web.Request) -> web.StreamRes
                         services.metrics.pushed("sse", len(events))
             while await _news_or_silence(request, write, viewer):
                 await services.turns.let_others_work(identity.user)
-                await _write_news(write, viewer, services)
+                await _write_news(write, viewer, services, identity.user)
     return response
 
 
@@ -195,7 +196,7 @@ async def _news_or_silence(request: web.Request, write: Write, viewer: Viewer) -
     return not viewer.closed
 
 
-async def _write_news(write: Write, viewer: Viewer, services: Services) -> None:
+async def _write_news(write: Write, viewer: Viewer, services: Services, user: str) -> None:
     events = viewer.take()
     skipped = viewer.take_skipped()
     body = b"".join([live.sse(services.cursor_seal) for live in events])
@@ -205,5 +206,6 @@ async def _write_news(write: Write, viewer: Viewer, services: Services) -> None:
     if body:
         await write(body)
         services.metrics.pushed("sse", len(events))
+        services.pushes.shown(SSE, events, user)
     # Events that come meanwhile are sent in one write; events that wait already are sent at once.
     await asyncio.sleep(0 if viewer.wake.is_set() else COALESCING_S)

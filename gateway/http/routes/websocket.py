@@ -61,6 +61,7 @@ from gateway.http.routes.stream import (
 )
 from gateway.limits.bounds import RECORD_BYTES
 from gateway.limits.turn_clock import Asker
+from gateway.observability.push_ledger import WEBSOCKET
 from gateway.users.admission import NotAdmitted
 from gateway.users.auth import ANONYMOUS, Identity
 from gateway.users.permissions import may_send
@@ -423,6 +424,7 @@ class _Connection:
                     answers.append(_encode({"type": "skipped", "count": skipped}))
                 await self._send(answers)
                 await self._send_events([live.websocket(seal) for live in events])
+                self._services.pushes.shown(WEBSOCKET, events, self._identity.user)
                 if events:
                     # Events that wait already are sent at once; otherwise new ones are collected
                     # for a moment.

@@ -18,6 +18,7 @@ from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.topics import Subscription, has_wildcard, matches
 from gateway.mqtt.sessions.retained import LOOKED_AT
 from gateway.mqtt.sessions.router import Router
+from gateway.observability.push_ledger import CARD, MQTT, PushLedger
 from gateway.users.cards import card, location, street_of
 from gateway.views.location_view import newest_fix
 from waylog.malformed import MALFORMED
@@ -29,6 +30,16 @@ _STREETS_MAX: Final = 100_000
 _Make = Callable[[str, str], Message | None]
 #: What precedes and follows `/user/device` in the topics whose retained messages the views make.
 _DERIVED: Final = (("devices", "/address"), ("owntracks", "/info"), ("owntracks", ""))
+
+
+def _reaches_owner(found: Iterable[Subscription], device: str) -> bool:
+    """Tell whether a client of the device's owner is among the subscribers."""
+    for each in found:
+        user = each.session.identity.user
+        is_owner = device.startswith(user) and device[len(user) : len(user) + 1] == "/"
+        if is_owner and not each.elsewhere:
+            return True
+    return False
 
 
 class MqttAddressChannel:
@@ -50,8 +61,15 @@ class MqttAddressChannel:
         self._locations = location_view
         self._clock = clock
         self._wake = wake
+        self._ledger: PushLedger | None = None
+        self._counts: dict[str, list[float]] = {}
         # The street on the last card of each device whose cards are subscribed to.
         self._streets: dict[str, str] = {}
+
+    def count_in(self, ledger: PushLedger) -> None:
+        """Count what goes to clients of devices' owners."""
+        self._ledger = ledger
+        self._counts = ledger.counts(MQTT)
 
     # --- new addresses --------------------------------------------------------------------------
 
@@ -62,7 +80,15 @@ class MqttAddressChannel:
         found = self._subscribed(topic)
         if found:
             message = Message(topic, value, _QOS, True, latest_only=True)
-            router.deliver(message, found, None, self._clock())
+            now = self._clock()
+            router.deliver(message, found, None, now)
+            if self._ledger is not None:
+                # Who the subscribers are is looked at once in a stretch of time.
+                count = self._counts.get(device) or self._ledger.begin(
+                    MQTT, device, is_owners=_reaches_owner(found, device)
+                )
+                count[0] += 1
+                count[1] = now
         topic = f"owntracks/{device}/info"
         found = self._subscribed(topic)
         if found:
@@ -89,6 +115,8 @@ class MqttAddressChannel:
         self._streets[address.device] = street
         message = self._card_message(topic, address, retained=False)
         self._router.deliver(message, found, None, self._clock())
+        if self._ledger is not None and _reaches_owner(found, address.device):
+            self._ledger.pushed(CARD, address.device)
 
     def arrived(self, device: str, transition: bytes) -> None:
         """Tell a user's apps that one of the user's devices has arrived at a favourite place.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.views.snapshots.view_snapshot import SavedTopic
-from waylog.kafka.topic_extent import TopicExtent
+from waylog.kafka.ranges.topic_extent import TopicExtent
 
 #: Records of all partitions together that are read in about a second.
 BEHIND_MAX: Final = 500_000

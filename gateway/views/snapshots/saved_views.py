@@ -34,7 +34,7 @@ from gateway.views.snapshots.view_snapshot import (
     write,
 )
 from waylog.kafka.clients import LogUnreachable
-from waylog.kafka.topic_extent import TopicExtent
+from waylog.kafka.ranges.topic_extent import TopicExtent
 from waylog.kafka.topics import LOCATION
 from waylog.sealing.sealing import shared_key_ring
 

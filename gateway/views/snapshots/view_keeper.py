@@ -25,7 +25,7 @@ from gateway.views.view import Record
 from waylog.history.erasures import Erasure, ErasureLog, Erasures
 from waylog.kafka.batch_reader import BatchReader
 from waylog.kafka.clients import LogUnreachable
-from waylog.kafka.topic_extent import TopicExtent, topic_extent
+from waylog.kafka.ranges.topic_extent import TopicExtent, topic_extent
 from waylog.kafka.topics import LOCATION
 from waylog.process.background import spawn
 from waylog.sealing.sealing import repeated_opener

@@ -42,7 +42,7 @@ class KeyFileEntry(msgspec.Struct):
 class SavedTopic(msgspec.Struct):
     """The offsets of a view, by partition."""
 
-    identity: str  # waylog.kafka.topic_extent
+    identity: str  # waylog.kafka.ranges.topic_extent
     next: dict[int, int]
     #: Ranges before `next` that have not been read yet.
     gaps: dict[int, tuple[int, int]] = {}

@@ -45,7 +45,7 @@ def test_a_documented_connector_is_valid(command: str, tmp_path: Path) -> None:
     assert not unread
 
 
-def test_there_is_an_example_for_each_sink() -> None:
+def test_there_is_an_example_for_each_connector() -> None:
     text = "".join(documented())
-    names = ("PostgreSqlSink", "HttpSink", "TrackFileSink", "MqttSource", "MqttSink")
+    names = ("PostgreSqlSink", "HttpSink", "HttpSource", "TrackFileSink", "MqttSource", "MqttSink")
     assert not [name for name in names if f"connector.class={name}" not in text]

@@ -48,10 +48,16 @@ def test_the_class_of_the_page_tells_the_way_of_each_device(tmp_path: Path) -> N
 
 
 def test_topologies_have_names_and_summaries() -> None:
-    names = {"geofences", "heat-map", "meetings", "silence", "speed", "trips"}
+    needed = {
+        "convert": {"from": "a", "to": "b", "schema.registry.url": "http://127.0.0.1:1"},
+    }
+    names = {"convert", "geofences", "heat-map", "meetings", "silence", "speed", "trips"}
     assert names <= set(registry.names())
     for name in registry.names():
-        assert registry.find(name)(Properties()).name == name
+        topology = registry.find(name)(Properties(needed.get(name)))
+        assert topology.name == name
+        for processor in topology.processors():
+            processor.close()
         assert "to topic" in registry.summary(name)
     with pytest.raises(ConfigError, match=r"there is no topology tripps; there are: .*speed"):
         registry.find("tripps")

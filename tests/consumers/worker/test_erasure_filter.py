@@ -16,7 +16,7 @@ from tests.consumers.running import Broker, Process, await_condition
 from tests.odd_records import MALFORMED_VALUES
 from waylog.history.erasures import append_erasures
 from waylog.kafka.clients import ensure_topics, producer_config
-from waylog.kafka.topic_reader import read_topic
+from waylog.kafka.ranges.topic_reader import read_topic
 from waylog.kafka.topics import ADDRESS, LOCATION
 from waylog.messages import Address, Fix, decode_address, encode, fix_id
 from waylog.process.watchdog import Watchdog

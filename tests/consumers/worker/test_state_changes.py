@@ -16,7 +16,7 @@ from consumers.worker.worker import Worker
 from tests.consumers.running import Broker, await_condition
 from tests.consumers.worker.test_leaving import NoTelemetry
 from waylog.kafka.clients import ensure_topics, producer_config
-from waylog.kafka.topic_reader import read_topic
+from waylog.kafka.ranges.topic_reader import read_topic
 from waylog.kafka.topics import Topic
 
 TOPICS = (

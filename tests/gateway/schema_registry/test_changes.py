@@ -17,6 +17,7 @@ from hypothesis.stateful import (
     rule,
 )
 
+from gateway.schema_registry import changes
 from gateway.schema_registry.changes import Changes, Decision
 from gateway.schema_registry.errors import RegistryError
 from gateway.schema_registry.queries import Queries
@@ -154,7 +155,7 @@ def test_a_transitive_level_compares_with_all_versions(made: Made) -> None:
     assert not made.queries.compatibility("s", None, again, verbose=False)["is_compatible"]
 
 
-def test_json_schemas_are_kept_but_not_compared(made: Made) -> None:
+def test_json_schemas_are_compared(made: Made) -> None:
     made.register("s", SchemaRequest('{"type":"object"}', "JSON"))
     with refused(409):
         made.register("s", SchemaRequest('{"type":"array"}', "JSON"))
@@ -181,7 +182,7 @@ def test_json_schemas_are_kept_but_not_compared(made: Made) -> None:
         (SchemaRequest("[" * 5000), 42201),
         (SchemaRequest('{"type":"enum","name":"E","symbols":["a-b"]}'), 42201),
         (avro({"name": "a", "type": "int", "default": "x"}), 42201),
-        (SchemaRequest('syntax="proto3";', "PROTOBUF"), 422),
+        (SchemaRequest("{}", "THRIFT"), 422),
         (SchemaRequest('"string"', references=[Reference("x", "missing", 1)]), 42201),
         (SchemaRequest('"string"', id=7), 42205),
     ],
@@ -395,6 +396,48 @@ class Histories(RuleBasedStateMachine):
             assert ids.setdefault(value.schema, value.id) == value.id
             assert self.made.queries.schema(value.id)["schema"] == value.schema
 
+    @invariant()
+    def what_there_is_is_counted(self) -> None:
+        if not hasattr(self, "made"):
+            return
+        state = self.made.state
+        versions = list(state.all_versions())
+        living = [each for each in versions if not each.deleted]
+        assert (state.size, state.living) == (len(versions), len(living))
+        assert state.text_bytes == sum(len(each.schema) for each in versions)
+
 
 Histories.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
 TestHistories = Histories.TestCase
+
+
+@pytest.mark.parametrize(
+    ("bound", "most", "subject"),
+    [("SUBJECTS_MAX", 1, "other"), ("VERSIONS_MAX", 2, "s"), ("TEXT_BYTES_MAX", 200, "s")],
+)
+def test_a_registry_keeps_a_bounded_number_of_schemas(
+    made: Made, monkeypatch: pytest.MonkeyPatch, bound: str, most: int, subject: str
+) -> None:
+    monkeypatch.setattr(changes, bound, most)
+    made.register("s", avro())
+    made.register("s", avro(A, WITH_DEFAULT))
+    with refused(42200):
+        made.register(subject, avro(A, WITH_DEFAULT, {"name": "c", "type": "int", "default": 1}))
+    # What is there already is no new one, and what is deleted for ever makes room.
+    assert made.register("s", avro()) == 1
+    made.do(made.changes.delete_subject("s", permanent=False))
+    made.do(made.changes.delete_subject("s", permanent=True))
+    assert (made.state.size, made.state.living, made.state.text_bytes) == (0, 0, 0)
+    made.register(subject, avro())
+
+
+def test_a_normalized_schema_is_found_again(made: Made) -> None:
+    request = SchemaRequest(
+        '{"name":"R","type":"record","doc":"d","fields":[{"type":"int","doc":"x","name":"a"}]}'
+    )
+    assert made.register("s", request, normalize=True) == 1
+    assert made.register("s", request, normalize=True) == 1
+    assert made.register("other", request, normalize=True) == 1
+    assert made.queries.versions("s", deleted=False, deleted_only=False) == [1]
+    found = made.queries.lookup("s", request, deleted=False, normalize=True)
+    assert (found["id"], found["version"]) == (1, 1)

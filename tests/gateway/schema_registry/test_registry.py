@@ -23,7 +23,7 @@ from gateway.users.database import UserStore
 from tests.certificates import Certificates
 from tests.consumers.running import Broker
 from tests.registry_process import Registry, registry_on
-from waylog.kafka.topic_reader import read_topic
+from waylog.kafka.ranges.topic_reader import read_topic
 
 AVRO = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
 BODY = {"schema": json.dumps(AVRO)}
@@ -39,6 +39,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 @pytest.fixture(scope="module")
 def registry(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
     with registry_on(broker.address, tmp_path_factory.mktemp("registry")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def other(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    """A second registry on the same topic."""
+    with registry_on(broker.address, tmp_path_factory.mktemp("other")) as running:
         yield running
 
 
@@ -84,7 +91,9 @@ async def test_a_schema_is_registered_and_found(
     by_guid = await ask(http, "GET", f"{registry.url}/schemas/guids/{guid}")
     assert by_guid.body["schema"] == found["schema"]
     assert found in (await ask(http, "GET", f"{registry.url}/schemas")).body
-    assert (await ask(http, "GET", f"{registry.url}/schemas/types")).body == ["JSON", "AVRO"]
+    assert (await ask(http, "GET", f"{registry.url}/schemas/types")).body == [
+        *("JSON", "PROTOBUF", "AVRO")
+    ]
     assert (await ask(http, "GET", registry.url)).body == {}
     test = f"{registry.url}/compatibility/subjects/found-value/versions"
     for url in (test, f"{test}/latest"):
@@ -93,6 +102,50 @@ async def test_a_schema_is_registered_and_found(
     gone = await ask(http, "DELETE", f"{subjects}/found-value")
     assert gone.body == [1]
     assert (await ask(http, "DELETE", f"{subjects}/found-value?permanent=true")).body == [1]
+
+
+async def test_lists_are_given_in_pages(registry: Registry, http: aiohttp.ClientSession) -> None:
+    for number in range(3):
+        url = f"{registry.url}/subjects/page-{number}/versions"
+        assert (await ask(http, "POST", url, BODY)).status == 200
+    url = f"{registry.url}/subjects?subjectPrefix=page-"
+    for query, expected in (
+        ("&limit=2", ["page-0", "page-1"]),
+        ("&offset=2&limit=2", ["page-2"]),
+        ("&offset=9", []),
+        ("&offset=-1&limit=-1", ["page-0", "page-1", "page-2"]),
+        ("&offset=x&limit=99999999999999999999", ["page-0", "page-1", "page-2"]),
+    ):
+        assert (await ask(http, "GET", url + query)).body == expected
+    found = await ask(http, "GET", f"{registry.url}/schemas?subjectPrefix=page-&limit=1")
+    assert [each["subject"] for each in found.body] == ["page-0"]
+
+
+async def test_a_schema_of_protobuf_is_kept_and_compared(
+    registry: Registry, http: aiohttp.ClientSession
+) -> None:
+    protobuf = pytest.importorskip("google.protobuf.descriptor_pb2")
+    place = {"schema": 'syntax="proto3"; message Place {int32 a=1;}', "schemaType": "PROTOBUF"}
+    places = f"{registry.url}/subjects/place.proto/versions"
+    assert (await ask(http, "POST", places, place)).status == 200
+    text = 'syntax = "proto3"; import "place.proto"; message Trip { Place to = 1; string x = 2; }'
+    reference = {"name": "place.proto", "subject": "place.proto", "version": 1}
+    trip = {"schema": text, "schemaType": "PROTOBUF", "references": [reference]}
+    trips = f"{registry.url}/subjects/trips-value/versions"
+    made = await ask(http, "POST", trips, trip)
+    assert made.body["schemaType"] == "PROTOBUF" and made.body["references"] == [reference]
+    ids = f"{registry.url}/schemas/ids/{made.body['id']}"
+    data = base64.b64decode((await ask(http, "GET", f"{ids}?format=serialized")).body["schema"])
+    file = protobuf.FileDescriptorProto.FromString(data)
+    assert file.message_type[0].field[0].type_name == ".Place"
+    # A base64 descriptor is taken, too; full names make it another text unless normalized.
+    again = trip | {"schema": base64.b64encode(data).decode()}
+    look = f"{registry.url}/subjects/trips-value?normalize=true"
+    assert (await ask(http, "POST", look, again)).status == 404
+    changed = trip | {"schema": text.replace("string x = 2", "int32 x = 2")}
+    answer = await ask(http, "POST", trips, changed)
+    assert (answer.status, answer.body["error_code"]) == (409, 409)
+    assert "FIELD_SCALAR_KIND_CHANGED" in answer.body["message"]
 
 
 async def test_levels_and_modes_are_set(registry: Registry, http: aiohttp.ClientSession) -> None:
@@ -121,7 +174,7 @@ async def test_levels_and_modes_are_set(registry: Registry, http: aiohttp.Client
         ("POST", "/subjects/bad/versions", b"[" * 100_000, 422, 422),
         ("POST", "/subjects/bad/versions", b'{"schema":5}', 422, 422),
         ("POST", "/subjects/bad/versions", b'{"schema":"{"}', 422, 42201),
-        ("POST", "/subjects/bad/versions", b'{"schema":"s","schemaType":"PROTOBUF"}', 422, 422),
+        ("POST", "/subjects/bad/versions", b'{"schema":"s","schemaType":"THRIFT"}', 422, 422),
         ("POST", "/subjects/bad%0Aname/versions", b'{"schema":"\\"int\\""}', 422, 42208),
         ("POST", "/subjects/bad/versions", b" " * 5_000_000, 413, 413),
         *(("PUT", "/config", b'{"compatibility":"x"}', 422, 42203), ("GET", "/x", None, 404, 404)),
@@ -161,57 +214,53 @@ async def test_pages_of_other_sites_are_refused(
 
 
 async def test_two_registries_on_one_topic_never_disagree(
-    broker: Broker, registry: Registry, http: aiohttp.ClientSession, tmp_path: Path
+    registry: Registry, other: Registry, http: aiohttp.ClientSession
 ) -> None:
     """Both register the same and other schemas at the same time: an id is one schema on both."""
-    with registry_on(broker.address, tmp_path) as other:
-        urls = (registry.url, other.url)
+    urls = (registry.url, other.url)
 
-        async def register(url: str, number: int) -> tuple[int, int]:
-            schema = {"schema": json.dumps(AVRO | {"name": f"Both{number}"})}
-            answer = await ask(http, "POST", f"{url}/subjects/both-{number % 3}/versions", schema)
-            assert answer.status == 200, answer.body
-            return number, answer.body["id"]
+    async def register(url: str, number: int) -> tuple[int, int]:
+        schema = {"schema": json.dumps(AVRO | {"name": f"Both{number}"})}
+        answer = await ask(http, "POST", f"{url}/subjects/both-{number % 3}/versions", schema)
+        assert answer.status == 200, answer.body
+        return number, answer.body["id"]
 
+    for url in urls:
+        level = {"compatibility": "NONE"}
+        assert (await ask(http, "PUT", f"{url}/config", level)).status == 200
+    answers = await asyncio.gather(*(register(urls[turn % 2], turn // 2) for turn in range(24)))
+    ids = dict(answers)
+    assert len(set(ids.values())) == 12
+    assert all(ids[number] == found for number, found in answers)
+    shown = [(await ask(http, "GET", f"{url}/schemas?subjectPrefix=both-")).body for url in urls]
+    for number, found in ids.items():
         for url in urls:
-            level = {"compatibility": "NONE"}
-            assert (await ask(http, "PUT", f"{url}/config", level)).status == 200
-        answers = await asyncio.gather(*(register(urls[turn % 2], turn // 2) for turn in range(24)))
-        ids = dict(answers)
-        assert len(set(ids.values())) == 12
-        assert all(ids[number] == found for number, found in answers)
-        shown = [
-            (await ask(http, "GET", f"{url}/schemas?subjectPrefix=both-")).body for url in urls
-        ]
-        for number, found in ids.items():
-            for url in urls:
-                schema = await ask(http, "GET", f"{url}/schemas/ids/{found}")
-                assert json.loads(schema.body["schema"])["name"] == f"Both{number}"
-        assert sorted(each["version"] for each in shown[0]) == [1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4]
+            schema = await ask(http, "GET", f"{url}/schemas/ids/{found}")
+            assert json.loads(schema.body["schema"])["name"] == f"Both{number}"
+    assert sorted(each["version"] for each in shown[0]) == [1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4]
 
 
 async def test_a_registry_that_slept_does_not_write_by_what_it_knew(
-    broker: Broker, registry: Registry, http: aiohttp.ClientSession, tmp_path: Path
+    registry: Registry, other: Registry, http: aiohttp.ClientSession
 ) -> None:
-    with registry_on(broker.address, tmp_path) as other:
-        versions = "/subjects/slept/versions"
-        first = {"schema": json.dumps(AVRO | {"name": "Slept0"})}
-        await ask(http, "PUT", f"{other.url}/config/slept", {"compatibility": "NONE"})
-        assert (await ask(http, "POST", other.url + versions, first)).status == 200
-        os.kill(other.process.pid, signal.SIGSTOP)
-        sleeper = asyncio.create_task(
-            ask(http, "POST", other.url + versions,
-                {"schema": json.dumps(AVRO | {"name": "Slept1"})})
-        )  # fmt: skip
-        await asyncio.sleep(0)
-        answer = await ask(
-            *(http, "POST", registry.url + versions),
-            {"schema": json.dumps(AVRO | {"name": "Slept2"})},
-        )
-        os.kill(other.process.pid, signal.SIGCONT)
-        late = await sleeper
-        assert {answer.body["version"], late.body["version"]} == {2, 3}
-        assert answer.body["id"] != late.body["id"]
+    versions = "/subjects/slept/versions"
+    first = {"schema": json.dumps(AVRO | {"name": "Slept0"})}
+    await ask(http, "PUT", f"{other.url}/config/slept", {"compatibility": "NONE"})
+    assert (await ask(http, "POST", other.url + versions, first)).status == 200
+    os.kill(other.process.pid, signal.SIGSTOP)
+    sleeper = asyncio.create_task(
+        ask(http, "POST", other.url + versions,
+            {"schema": json.dumps(AVRO | {"name": "Slept1"})})
+    )  # fmt: skip
+    await asyncio.sleep(0)
+    answer = await ask(
+        *(http, "POST", registry.url + versions),
+        {"schema": json.dumps(AVRO | {"name": "Slept2"})},
+    )
+    os.kill(other.process.pid, signal.SIGCONT)
+    late = await sleeper
+    assert {answer.body["version"], late.body["version"]} == {2, 3}
+    assert answer.body["id"] != late.body["id"]
 
 
 async def test_what_was_answered_outlives_a_kill(
@@ -280,7 +329,8 @@ async def test_users_read_and_administrators_write(
     device = store.add_token("anna", device="phone")
     store.close()
     words = ("--topic", "closed-schemas", "--tls-certificate",
-             str(certificates.broker), "--tls-key", str(certificates.broker))  # fmt: skip
+             str(certificates.broker), "--tls-key", str(certificates.broker),
+             "--metrics-token-file", str(tmp_path / "token"))  # fmt: skip
     tls = ssl.create_default_context(cafile=certificates.authority)
     with registry_on(broker.address, tmp_path, *words) as closed:
         assert closed.url.startswith("https://")
@@ -291,6 +341,20 @@ async def test_users_read_and_administrators_write(
             body = BODY if method != "GET" else None
             return (await ask(http, method, url, body, headers=headers, ssl=tls)).status
 
+        counts = f"{closed.url}/metrics"
+        token = (tmp_path / "token").read_text().strip()
+        assert await status("GET", counts, None) == 401
+        assert await status("GET", counts, user, "anna") == 403
+        # The token reads the counts and nothing else.
+        assert await status("GET", f"{closed.url}/subjects", token) == 401
+        async with http.get(
+            counts, headers={"Authorization": f"Bearer {token}"}, ssl=tls
+        ) as answer:
+            assert answer.status == 200 and answer.content_type == "text/plain"
+            page = await answer.text()
+        assert 'waylog_schema_registry_requests_total{route="/metrics",status="401"} 1.0' in page
+        assert "waylog_schema_registry_subjects 0.0" in page
+        assert 'waylog_schema_registry_request_seconds_bucket{le="+Inf"} 3.0' in page
         assert await status("POST", url, None) == 401
         assert await status("GET", f"{closed.url}/subjects", None) == 401
         assert await status("GET", f"{closed.url}/subjects", "wrong", "anna") == 401

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.schema_registry.changes import Decision
+from gateway.schema_registry.metrics import RegistryMetrics
 from gateway.schema_registry.records import (
     DeletedSubject,
     SchemaRecord,
@@ -40,7 +41,7 @@ def _next(state: State, text: str) -> Decision:
 
 async def _change(servers: str, decide: Callable[[State], Decision]) -> Any:
     state = State()
-    store = SchemaStore(servers, TOPIC, state)
+    store = SchemaStore(servers, TOPIC, state, RegistryMetrics(state))
     try:
         await store.start()
         return await store.change(lambda: decide(state))

@@ -38,6 +38,10 @@ def ask(answerer: Answerer, device: str, address: AddressFact | None = None) -> 
     return receipt
 
 
+def names_of(receipt: dict[str, Any]) -> list[str]:
+    return [each["name"] for each in receipt["readers"]]
+
+
 def answerer_of(log: AuditedLog) -> Answerer:
     return Answerer(log.servers, str(log.history), "resolver", ())
 
@@ -88,12 +92,12 @@ def test_groups_are_asked_every_few_seconds_at_most(
     answerer = answerer_of(log)
     address = AddressFact("ada/phone", "x", NOON_MS, NOON_MS)
     first = ask(answerer, "ada/phone", address)
-    assert first["readers"] == [] and first["resolved"]["fix_id"] == "x"
+    assert names_of(first) == ["history"] and first["resolved"]["fix_id"] == "x"
     log.commit("connect-files", log.ends())
     log.append([make_fix("ada/phone", 2)])
     # The same question has the same answer; another one sees the offsets of before.
     assert ask(answerer, "ada/phone", address) == first
-    assert ask(answerer, "ben/phone")["readers"] == []
+    assert names_of(ask(answerer, "ben/phone")) == ["history"]
     monkeypatch.setattr(receipts_process, "_FRESH_S", 0.0)
     later = ask(answerer, "ada/phone")
     assert (later["acknowledged"], later["resolved"]) == (2, None)
@@ -106,7 +110,9 @@ def test_a_history_that_is_written_later_is_found(
     monkeypatch.setattr(receipts_process, "_FRESH_S", 0.0)
     log.append([make_fix("ada/phone", 1)])
     answerer = answerer_of(log)
-    assert ask(answerer, "ada/phone")["readers"] == []
+    early = ask(answerer, "ada/phone")
+    assert counts_of(early, "history") == {"overdue": 1}
+    assert "has no file yet" in early["unknown"][0]
     log.write_history()
     assert counts_of(ask(answerer, "ada/phone"), "history") == {"taken": 1}
 

@@ -8,18 +8,19 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from spark.fixes.log_source import LogOffsets, OffsetRange, Watermarks, read_range
+from spark.fixes.log_source import OffsetRange, open_log, read_range
 from tests.spark.running import append_fixes, make_fix
 from waylog.kafka.clients import LogUnreachable, client_config
+from waylog.kafka.ranges.log_ranges import Watermarks
 from waylog.kafka.topics import LOCATION
 
 START_MS = 1_767_225_600_000
 
 
 def find_partition(servers: str) -> int:
-    offsets = LogOffsets(servers, LOCATION)
+    offsets = open_log(servers)
     try:
-        marks = offsets.watermarks(10)
+        marks = offsets.watermarks(LOCATION, 10)
     finally:
         offsets.close()
     return next(partition for partition, each in marks.items() if each.high)
@@ -50,19 +51,19 @@ def test_records_that_were_deleted_before_they_were_read_are_told_and_passed_ove
         assert offsets_read(log, OffsetRange(partition, 10, 100)) == list(range(40, 100))
         assert "records 10 to 39 were deleted" in caplog.text
         assert offsets_read(log, OffsetRange(partition, 10, 30)) == []
-    offsets = LogOffsets(log, LOCATION)
-    assert offsets.watermarks(10)[partition] == Watermarks(40, 100)
+    offsets = open_log(log)
+    assert offsets.watermarks(LOCATION, 10)[partition] == Watermarks(40, 100)
     offsets.close()
 
 
 def test_a_topic_that_is_not_there_has_no_partitions(log: str) -> None:
-    offsets = LogOffsets(log, "nothing")
-    assert offsets.watermarks(10) == {}
+    offsets = open_log(log)
+    assert offsets.watermarks("nothing", 10) == {}
     offsets.close()
 
 
 def test_a_log_that_does_not_answer_is_told() -> None:
-    offsets = LogOffsets("127.0.0.1:1", LOCATION)
+    offsets = open_log("127.0.0.1:1")
     with pytest.raises(LogUnreachable, match="did not answer"):
-        offsets.watermarks(0.5)
+        offsets.watermarks(LOCATION, 0.5)
     offsets.close()

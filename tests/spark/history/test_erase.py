@@ -29,10 +29,25 @@ from waylog.history.erasures import read_erasures
 from waylog.history.storage import Storage
 from waylog.kafka.batch_producer import BatchProducer
 from waylog.kafka.clients import consumer_config, ensure_topics, producer_config
-from waylog.kafka.topic_reader import next_messages
-from waylog.kafka.topics import ADDRESS, FRIENDSHIP_TOPIC, LOCATION, PLACE, TRIP_TOPICS
+from waylog.kafka.polling import next_messages
+from waylog.kafka.topics import (
+    ADDRESS,
+    FORWARDING,
+    FORWARDING_PROGRESS,
+    FORWARDING_TOPICS,
+    FRIENDSHIP_TOPIC,
+    LOCATION,
+    PLACE,
+    TRIP_TOPICS,
+)
 from waylog.messages import encode
-from waylog.sealing.sealing import ENVIRONMENT, is_sealed, sealed_if_configured
+from waylog.sealing.sealing import (
+    ENVIRONMENT,
+    is_sealed,
+    owner_of_record,
+    owners_of_user,
+    sealed_if_configured,
+)
 from waylog.sealing.value_encryption import ensure_master_key, load_master_key
 from waylog.sealing.value_keys import KeyRing
 
@@ -211,6 +226,23 @@ def test_friendships_go_with_either_user(log: str) -> None:
     assert report.tombstones == {"friendship": 2}
     values = newest_values(log, FRIENDSHIP_TOPIC.name)
     assert [key for key, value in values.items() if value is not None] == [b"bob\ncarl"]
+
+
+def test_forwardings_go_with_their_user_and_not_with_a_device(log: str) -> None:
+    ensure_topics(log, FORWARDING_TOPICS)
+    producer = Producer(producer_config(log, "test"))
+    for key in ("gus\n1", "hal\n1"):
+        producer.produce(FORWARDING, b"sealed", key.encode())
+        producer.produce(FORWARDING_PROGRESS, b"sealed", f"{key}\n0".encode())
+    assert producer.flush(30) == 0
+    report = ErasureReport(["hal/phone"], START_MS, ["gus"])
+    erase_topics(log, report)
+    assert (report.tombstones[FORWARDING], report.tombstones[FORWARDING_PROGRESS]) == (1, 1)
+    values = newest_values(log, FORWARDING)
+    assert (values[b"gus\n1"], values[b"hal\n1"]) == (None, b"sealed")
+    assert owner_of_record(FORWARDING, b"gus\n1") in owners_of_user("gus")
+    # The key of a user's other records goes with each of its devices.
+    assert owner_of_record(FORWARDING, b"gus\n1") != "gus"
 
 
 async def append_sealed(servers: str, devices: tuple[str, ...], count: int) -> None:

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, TopicPartition
 from spark.fixes.staging import FOLDER
 from tests.spark.running import Running, append_fixes, append_values, make_fix, start_broker
 from waylog.kafka.clients import consumer_config, ensure_topics
-from waylog.kafka.topic_reader import next_messages
+from waylog.kafka.polling import next_messages
 from waylog.kafka.topics import ERROR
 from waylog.messages import Rejected, decode_rejected
 

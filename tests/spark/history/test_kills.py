@@ -17,7 +17,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from spark.fixes.log_fixes import read_fixes
-from spark.fixes.log_source import LogOffsets, OffsetRange
+from spark.fixes.log_source import OffsetRange, open_log
 from tests.spark.history.test_job import START_MS, history
 from tests.spark.running import Running, append_fixes, child_jvm, make_fix, start_broker
 from waylog.cli import main
@@ -63,9 +63,9 @@ class Sender:
 
 
 def log_records(servers: str) -> list[Record]:
-    offsets = LogOffsets(servers, LOCATION)
+    offsets = open_log(servers)
     try:
-        marks = offsets.watermarks(10)
+        marks = offsets.watermarks(LOCATION, 10)
     finally:
         offsets.close()
     return sorted(

@@ -28,10 +28,13 @@ from tests.waylog.audit.running import (
     reader_of,
 )
 from waylog.audit import audit as audit_module
+from waylog.audit.history_rows import HistoryRows
+from waylog.audit.pushes import push_records
 from waylog.cli import main
+from waylog.config import DataDirectory
 from waylog.history.erasures import append_erasures
 from waylog.kafka.clients import client_config, ensure_topics
-from waylog.kafka.topics import ERROR, LOCATION, VALUE_KEY_TOPIC, Topic
+from waylog.kafka.topics import ERROR, LOCATION, PUSH, VALUE_KEY_TOPIC, Topic
 from waylog.messages import Rejected, encode
 from waylog.sealing.sealing import ENVIRONMENT, shared_key_ring
 from waylog.sealing.value_encryption import ensure_master_key, load_master_key
@@ -364,6 +367,65 @@ def test_what_is_not_in_the_history_yet_waits(log: AuditedLog) -> None:
     status, receipt = log.device("ada/phone")
     assert (status, counts_of(receipt, "history")) == (1, {"taken": 1, "missing": 1})
     assert "no checkpoint" in receipt["unknown"][0]
+
+
+def test_a_history_that_is_not_there_is_told_from_one_that_is_not_written_yet(
+    log: AuditedLog, tmp_path: Path
+) -> None:
+    log.append([make_fix("ada/phone", 1)])
+    words = ("device", "ada/phone", "--day", DAY, "--late", "9d")
+    status, text = log.printed(*words)
+    assert status == 0 and "no history job writes for this data folder" in text
+    # A job that `waylog up` starts has written nothing yet, not even its folder.
+    data = DataDirectory(tmp_path / "data")
+    data.root.mkdir()
+    data.history_url.write_text(f"{log.history}\n")
+    status, (receipt,) = log.audit(*words)
+    assert (status, counts_of(receipt, "history")) == (0, {"pending": 1})
+    assert receipt["unknown"] == [
+        f"the history in {log.history} has no file yet: its job has just begun, or does not run"
+    ]
+    # It is written where the data folder says.
+    log.write_history()
+    log.history.rename(moved := tmp_path / "elsewhere")
+    data.history_url.write_text(f"{moved}\n")
+    status, (receipt,) = log.audit(*words)
+    assert (status, counts_of(receipt, "history")) == (0, {"taken": 1})
+    assert receipt["unknown"] == []
+    # It cannot be read: that is not `nothing is missing`.
+    (moved / "_manifest.json").write_text("{")
+    status, (receipt,) = log.audit(*words)
+    assert (status, counts_of(receipt, "history")) == (1, {"unknown": 1})
+    assert f"the history in {moved} cannot be read" in receipt["unknown"][0]
+    assert "_manifest.json" in receipt["unknown"][0]
+
+
+def test_what_was_pushed_is_told_with_its_time(log: AuditedLog) -> None:
+    log.append([make_fix("ada/phone", 1), make_fix("ada/phone", 2)])
+    told = [
+        (since, since + 15_000, [(channel, {"ada/phone": [count, since + 14_000]})])
+        for since, channel, count in (
+            *((NOON_MS, 0, 2), (NOON_MS + HOUR_MS, 0, 3), (NOON_MS + HOUR_MS, 2, 1)),
+            *((NOON_MS - DAY_MS, 0, 50), (NOON_MS + DAY_MS, 0, 50)),
+        )
+    ]
+    for since, until, pushes in told:
+        records = push_records(since, until, pushes)
+        log.append_values(PUSH, ((key, value, until) for key, value in records))
+    log.append_values(PUSH, [(b"3", b"junk", NOON_MS), (None, None, NOON_MS)])
+    _, receipt = log.device("ada/phone")
+    assert receipt["pushes"] == [
+        {"channel": "mqtt", "count": 5, "last": NOON_MS + HOUR_MS + 14_000},
+        {"channel": "http", "count": 1, "last": NOON_MS + HOUR_MS + 14_000},
+    ]
+    _, text = log.printed("device", "ada/phone", "--day", DAY)
+    assert "5 by MQTT up to 13:00:14, 1 by answers over HTTP up to 13:00:14; 2 fixes came" in text
+    assert log.device("ben/phone")[1]["pushes"] == []
+
+
+def test_the_password_of_a_history_is_not_told() -> None:
+    rows = HistoryRows("s3://key:secret@bucket/history?endpoint_override=x")
+    assert rows.place == "s3://bucket/history"
 
 
 @pytest.mark.parametrize("shape", ["python", "jvm"])

@@ -8,9 +8,10 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.waylog.audit.running import NOW_MS, AuditedLog, make_fix
-from waylog.audit import log_reader
-from waylog.audit.log_reader import Extent, LogReader, Range
+from waylog.audit.log_reader import LogReader
 from waylog.kafka.clients import producer_config
+from waylog.kafka.ranges import log_ranges
+from waylog.kafka.ranges.log_ranges import Range, Watermarks
 from waylog.kafka.topics import LOCATION
 from waylog.messages import encode
 
@@ -41,19 +42,19 @@ def append_in_transactions(log: AuditedLog, counts: list[tuple[int, bool]]) -> i
 def test_every_range_is_read_to_its_end_and_not_beyond(
     log: AuditedLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_reader, "_BATCH_RECORDS", 2)
+    monkeypatch.setattr(log_ranges, "_BATCH_RECORDS", 2)
     # Offsets 0-2, the marker 3, 4-5 aborted, the marker 6, 7-10, the marker 11.
     partition = append_in_transactions(log, [(3, True), (2, False), (4, True)])
     committed = [0, 1, 2, 7, 8, 9, 10]
     reader = LogReader(log.servers)
     try:
-        assert reader.extents(LOCATION)[partition] == Extent(0, 12)
+        assert reader.watermarks(LOCATION)[partition] == Watermarks(0, 12)
         for start in range(12):
             for end in range(start, 13):
                 batches = reader.read(LOCATION, {partition: Range(start, end)})
                 found = [record.offset() for records in batches for record in records]
                 assert found == [each for each in committed if start <= each < end], (start, end)
-        extents = reader.extents(LOCATION)
+        extents = reader.watermarks(LOCATION)
         at = reader.offsets_at(LOCATION, NOW_MS - 60_000, extents)
         assert at[partition] == 0
         # The marker was written now, a minute after the times of these records.
@@ -61,7 +62,7 @@ def test_every_range_is_read_to_its_end_and_not_beyond(
         assert at[partition] == 3
         late = reader.offsets_at(LOCATION, NOW_MS + 10**9, extents)
         assert late == {each: extent.high for each, extent in extents.items()}
-        assert reader.extents("no-such-topic") == {}
+        assert reader.watermarks("no-such-topic") == {}
         assert reader.offsets_at("no-such-topic", 0, {}) == {}
     finally:
         reader.close()

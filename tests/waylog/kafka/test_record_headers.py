@@ -11,8 +11,8 @@ from confluent_kafka import Producer
 from tests.odd_records import append_with_odd_header
 from tests.spark.running import start_broker
 from waylog.kafka.clients import ensure_topics
+from waylog.kafka.ranges.topic_reader import read_topic
 from waylog.kafka.record_headers import headers_of, headers_of_all
-from waylog.kafka.topic_reader import read_topic
 from waylog.kafka.topics import LOCATION
 
 

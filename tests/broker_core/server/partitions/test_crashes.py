@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.contract.broker_process import BrokerProcess
-from waylog.kafka.topic_reader import next_messages
+from waylog.kafka.polling import next_messages
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 

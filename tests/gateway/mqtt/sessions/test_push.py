@@ -12,6 +12,7 @@ from gateway.mqtt.packets.topics import Subscription
 from gateway.mqtt.sessions.push import MqttAddressChannel, own_card
 from gateway.mqtt.sessions.router import Router
 from gateway.mqtt.sessions.session import Session
+from gateway.observability.push_ledger import CARD, MQTT, PushLedger
 from gateway.users.cards import card, location
 from tests.gateway.mqtt.in_memory import (
     Addresses,
@@ -88,6 +89,27 @@ def test_a_new_address_goes_to_its_subscribers_as_the_json_of_the_topic() -> Non
     assert message.payload == encode(address())
     assert not message.retain
     assert world.woken == 3
+
+
+def test_what_goes_to_a_client_of_the_owner_is_counted() -> None:
+    world = Channel()
+    ledger = PushLedger()
+    world.channel.count_in(ledger)
+    world.client("devices/alice/phone/address", "owntracks/+/+/info")
+    world.client("devices/+/+/address", identity=User("root", admin=True))
+    for device in ("alice/phone", "alice/tablet", "alice2/phone"):
+        changed(world.channel, address(device))
+    changed(world.channel, address("alice/phone"))
+    counts = {
+        device: [each[:2] for each in ledger.untold(device)]
+        for device in ("alice/phone", "alice/tablet", "alice2/phone")
+    }
+    # An administrator's client, and a card of the same street, are none.
+    assert counts == {
+        "alice/phone": [(MQTT, 2), (CARD, 1)],
+        "alice/tablet": [(CARD, 1)],
+        "alice2/phone": [],
+    }
 
 
 def test_a_card_is_sent_when_the_street_changed_and_only_then() -> None:

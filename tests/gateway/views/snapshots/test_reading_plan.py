@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gateway.views.snapshots.reading_plan import fits, plan
 from gateway.views.snapshots.view_snapshot import SavedTopic
-from waylog.kafka.topic_extent import TopicExtent
+from waylog.kafka.ranges.topic_extent import TopicExtent
 
 
 def extent(*partitions: tuple[int, int]) -> TopicExtent:

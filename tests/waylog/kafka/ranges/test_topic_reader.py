@@ -10,7 +10,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.spark.running import start_broker
 from waylog.kafka.clients import consumer_config, ensure_topics, producer_config
-from waylog.kafka.topic_reader import next_messages, read_topic
+from waylog.kafka.polling import next_messages
+from waylog.kafka.ranges.topic_reader import read_topic
 from waylog.kafka.topics import LOCATION
 
 

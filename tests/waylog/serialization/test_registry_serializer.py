@@ -15,8 +15,8 @@ from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegis
 from tests.ports import reserved_ports
 from tests.registry_process import Registry, registry_on
 from waylog.serialization.avro_schema import AvroSchema
-from waylog.serialization.avro_serializer import AvroDeserializer, AvroSerializer
 from waylog.serialization.registry_client import RegistryClient
+from waylog.serialization.registry_serializer import RegistryDeserializer, RegistrySerializer
 from waylog.serialization.serializer import (
     RecordPart,
     SchemaRegistryUnavailable,
@@ -59,10 +59,10 @@ def topic() -> str:
 
 @pytest.mark.parametrize("in_header", [False, True])
 def test_a_value_comes_back(client: RegistryClient, topic: str, in_header: bool) -> None:
-    serializer = AvroSerializer(client, RecordPart.VALUE, trip(), in_header=in_header)
+    serializer = RegistrySerializer(client, RecordPart.VALUE, trip(), in_header=in_header)
     data, headers = serializer.serialize(topic, VALUE)
     assert bool(headers) == in_header
-    deserializer = AvroDeserializer(client, RecordPart.VALUE)
+    deserializer = RegistryDeserializer(client, RecordPart.VALUE)
     assert deserializer.deserialize(topic, data, headers) == VALUE
     assert serializer.serialize(topic, None).data is None
     assert deserializer.deserialize(topic, None) is None
@@ -86,9 +86,9 @@ def test_confluents_classes_read_and_write_the_same(
     from confluent_kafka.serialization import MessageField, SerializationContext
 
     strategy = {"subject.name.strategy": topic_subject_name_strategy}
-    data, headers = AvroSerializer(client, RecordPart.VALUE, trip(), in_header=in_header).serialize(
-        topic, VALUE
-    )
+    data, headers = RegistrySerializer(
+        client, RecordPart.VALUE, trip(), in_header=in_header
+    ).serialize(topic, VALUE)
     context = SerializationContext(topic, MessageField.VALUE, list(headers))
     assert TheirDeserializer(theirs, conf=strategy)(data, context) == VALUE
     form = header_schema_id_serializer if in_header else prefix_schema_id_serializer
@@ -97,7 +97,7 @@ def test_confluents_classes_read_and_write_the_same(
     written = writer(VALUE, context)
     assert written == data
     assert context.headers == list(headers)
-    deserializer = AvroDeserializer(client, RecordPart.VALUE)
+    deserializer = RegistryDeserializer(client, RecordPart.VALUE)
     assert deserializer.deserialize(topic, written, headers) == VALUE
 
 
@@ -105,13 +105,13 @@ def test_writers_and_readers_of_other_ages_understand_each_other(
     client: RegistryClient, topic: str
 ) -> None:
     by = {"name": "by", "type": "string", "default": "foot"}
-    older = AvroSerializer(client, RecordPart.VALUE, trip()).serialize(topic, VALUE)
-    newer = AvroSerializer(client, RecordPart.VALUE, trip(CITY, KM, by)).serialize(
+    older = RegistrySerializer(client, RecordPart.VALUE, trip()).serialize(topic, VALUE)
+    newer = RegistrySerializer(client, RecordPart.VALUE, trip(CITY, KM, by)).serialize(
         topic, VALUE | {"by": "boat"}
     )
     assert older.data != newer.data
-    new_reader = AvroDeserializer(client, RecordPart.VALUE, AvroSchema(trip(CITY, KM, by)))
-    old_reader = AvroDeserializer(client, RecordPart.VALUE, AvroSchema(trip()))
+    new_reader = RegistryDeserializer(client, RecordPart.VALUE, AvroSchema(trip(CITY, KM, by)))
+    old_reader = RegistryDeserializer(client, RecordPart.VALUE, AvroSchema(trip()))
     assert new_reader.deserialize(topic, older.data) == VALUE | {"by": "foot"}
     assert new_reader.deserialize(topic, newer.data) == VALUE | {"by": "boat"}
     assert old_reader.deserialize(topic, older.data) == VALUE
@@ -121,20 +121,20 @@ def test_writers_and_readers_of_other_ages_understand_each_other(
 def test_an_incompatible_schema_is_refused_with_the_registrys_reason(
     client: RegistryClient, topic: str
 ) -> None:
-    AvroSerializer(client, RecordPart.VALUE, trip()).serialize(topic, VALUE)
+    RegistrySerializer(client, RecordPart.VALUE, trip()).serialize(topic, VALUE)
     by = {"name": "by", "type": "string"}
-    incompatible = AvroSerializer(client, RecordPart.VALUE, trip(CITY, KM, by))
+    incompatible = RegistrySerializer(client, RecordPart.VALUE, trip(CITY, KM, by))
     with pytest.raises(SerializationError, match=r"READER_FIELD_MISSING_DEFAULT_VALUE.*by"):
         incompatible.serialize(topic, VALUE | {"by": "boat"})
 
 
 def test_a_schema_is_registered_only_if_that_is_wanted(client: RegistryClient, topic: str) -> None:
-    careful = AvroSerializer(client, RecordPart.VALUE, trip(), auto_register=False)
+    careful = RegistrySerializer(client, RecordPart.VALUE, trip(), auto_register=False)
     with pytest.raises(SerializationError, match="not found"):
         careful.serialize(topic, VALUE)
-    data, _ = AvroSerializer(client, RecordPart.VALUE, trip()).serialize(topic, VALUE)
+    data, _ = RegistrySerializer(client, RecordPart.VALUE, trip()).serialize(topic, VALUE)
     assert careful.serialize(topic, VALUE).data == data
-    newest = AvroSerializer(client, RecordPart.VALUE)
+    newest = RegistrySerializer(client, RecordPart.VALUE)
     assert newest.serialize(topic, VALUE).data == data
     with pytest.raises(SerializationError, match="not found"):
         newest.serialize(f"{topic}-other", VALUE)
@@ -149,7 +149,7 @@ def test_subjects_are_named_as_confluents_classes_name_them(
         ("TopicRecordNameStrategy", f"{topic}-Trip"),
     ):
         strategy = SUBJECT_NAME_STRATEGIES[name]
-        AvroSerializer(client, RecordPart.KEY, trip(), subject_name=strategy).serialize(
+        RegistrySerializer(client, RecordPart.KEY, trip(), subject_name=strategy).serialize(
             topic, VALUE
         )
         assert client.registered(expected, trip()).schema.name == "Trip"
@@ -158,7 +158,7 @@ def test_subjects_are_named_as_confluents_classes_name_them(
 def test_an_unknown_id_is_asked_for_once(
     registry: Registry, client: RegistryClient, topic: str
 ) -> None:
-    deserializer = AvroDeserializer(client, RecordPart.VALUE)
+    deserializer = RegistryDeserializer(client, RecordPart.VALUE)
     for number in (2_000_000_000, 0):
         for _ in range(2000):  # each a request, this would take many seconds
             with pytest.raises(SerializationError, match="not found"):
@@ -171,7 +171,7 @@ def test_a_registry_that_is_away_is_no_fault_of_the_record(topic: str) -> None:
         client_of(url) as away,
         pytest.raises(SchemaRegistryUnavailable, match="does not answer"),
     ):
-        AvroDeserializer(away, RecordPart.VALUE).deserialize(topic, b"\0\0\0\0\1x")
+        RegistryDeserializer(away, RecordPart.VALUE).deserialize(topic, b"\0\0\0\0\1x")
 
 
 def test_a_registry_that_knows_nobody_is_no_fault_of_the_record(
@@ -183,7 +183,7 @@ def test_a_registry_that_knows_nobody_is_no_fault_of_the_record(
         client_of(closed.url) as client,
         pytest.raises(SchemaRegistryUnavailable, match="401"),
     ):
-        AvroDeserializer(client, RecordPart.VALUE).deserialize(topic, b"\0\0\0\0\1x")
+        RegistryDeserializer(client, RecordPart.VALUE).deserialize(topic, b"\0\0\0\0\1x")
 
 
 def test_references_are_read(
@@ -198,7 +198,7 @@ def test_references_are_read(
     )
     reference = SchemaReference("geo.Point", f"{topic}-point", 1)
     theirs.register_schema(f"{topic}-value", Schema(line, "AVRO", [reference]))
-    data, _ = AvroSerializer(client, RecordPart.VALUE).serialize(topic, {"to": {"lat": 1.5}})
+    data, _ = RegistrySerializer(client, RecordPart.VALUE).serialize(topic, {"to": {"lat": 1.5}})
     with client_of(registry.url) as fresh:
-        deserializer = AvroDeserializer(fresh, RecordPart.VALUE)
+        deserializer = RegistryDeserializer(fresh, RecordPart.VALUE)
         assert deserializer.deserialize(topic, data) == {"to": {"lat": 1.5}}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.notices.name_lookups import NameLookups
+from waylog.network.outbound.name_lookups import NameLookups
 
 
 async def test_a_name_has_its_addresses() -> None:

@@ -1,14 +1,16 @@
-"""Avro with a schema registry, in Confluent's wire formats."""
+"""Avro, Protobuf and JSON Schema with a schema registry, in Confluent's wire formats."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from waylog.serialization.avro_schema import AvroSchema
+from waylog.serialization.registered_schemas import RecordSchema, record_schema
 from waylog.serialization.registry_client import RegisteredSchema, RegistryClient
-from waylog.serialization.schema_ids import split, with_header, with_prefix
+from waylog.serialization.schema_ids import names_schema, split, with_header, with_prefix
+from waylog.serialization.schema_types import AVRO
 from waylog.serialization.serializer import (
     NO_HEADERS,
+    Deserializer,
     RecordHeaders,
     RecordPart,
     SerializationError,
@@ -17,7 +19,7 @@ from waylog.serialization.serializer import (
 from waylog.serialization.subject_names import SubjectNameStrategy, topic_name
 
 
-class AvroSerializer:
+class RegistrySerializer:
     """Writes values of one schema, and names it in front of the value or in a header."""
 
     def __init__(
@@ -26,20 +28,27 @@ class AvroSerializer:
         part: RecordPart,
         schema: str | None = None,
         *,
+        schema_type: str = AVRO,
+        message: str | None = None,
         auto_register: bool = True,
         normalize: bool = False,
         in_header: bool = False,
         subject_name: SubjectNameStrategy = topic_name,
     ) -> None:
-        """`schema` is Avro's JSON; None: the newest of the subject `TOPIC-key` or `TOPIC-value`.
+        """`schema` is its text; None: the newest of the subject `TOPIC-key` or `TOPIC-value`.
 
-        Without `auto_register` it has to be registered already. Raises SerializationError for what
+        `message` is the one that is written, of a schema of Protobuf (default: its first). Without
+        `auto_register` the schema has to be registered already. Raises SerializationError for what
         is no schema.
         """
         self._registry: Final = registry
         self._part: Final = part
         self._text: Final = schema
-        self._name: Final = "" if schema is None else AvroSchema(schema).name
+        self._type: Final = schema_type
+        self._own: Final[RecordSchema | None] = (
+            None if schema is None else record_schema(schema_type, schema, message=message)
+        )
+        self._name: Final = "" if self._own is None else self._own.name
         self._auto_register: Final = auto_register
         self._normalize: Final = normalize
         self._in_header: Final = in_header
@@ -50,7 +59,7 @@ class AvroSerializer:
         if value is None:
             return Serialized(None)
         number, guid, schema = self._schema(topic)
-        payload = schema.write(value)
+        payload = (self._own or schema).write(value)
         if self._in_header and guid is not None:
             return with_header(self._part, guid, payload)
         if self._in_header or number is None:
@@ -63,14 +72,14 @@ class AvroSerializer:
             return self._registry.latest(topic_name(topic, self._part, ""))
         subject = self._subject_name(topic, self._part, self._name)
         ask = self._registry.register if self._auto_register else self._registry.registered
-        return ask(subject, self._text, normalize=self._normalize)
+        return ask(subject, self._text, schema_type=self._type, normalize=self._normalize)
 
 
-class AvroDeserializer:
+class RegistryDeserializer:
     """Reads values of any schema of the registry, in both forms."""
 
     def __init__(
-        self, registry: RegistryClient, part: RecordPart, reader: AvroSchema | None = None
+        self, registry: RegistryClient, part: RecordPart, reader: RecordSchema | None = None
     ) -> None:
         """`reader` is the schema as which values are seen; None: the one they have."""
         self._registry: Final = registry
@@ -84,4 +93,29 @@ class AvroDeserializer:
         if data is None:
             return None
         schema_id, payload = split(self._part, data, headers)
-        return self._registry.schema_of(schema_id).read(payload, self._reader)
+        schema = self._registry.schema_of(schema_id)
+        if self._reader is not None and type(self._reader) is not type(schema):
+            raise SerializationError(
+                f"the {self._part.value} is of another type of schema than the one it is read with"
+            )
+        return schema.read(payload, self._reader)
+
+
+class RecognisingDeserializer:
+    """Reads records that name a schema with it, and all others otherwise.
+
+    So a topic may change its format: what it has already is read as it was written.
+    """
+
+    def __init__(self, part: RecordPart, registered: Deserializer, plain: Deserializer) -> None:
+        self._part: Final = part
+        self._registered: Final = registered
+        self._plain: Final = plain
+
+    def deserialize(
+        self, topic: str, data: bytes | None, headers: RecordHeaders = NO_HEADERS
+    ) -> Any:
+        """See Deserializer."""
+        if data is not None and names_schema(self._part, data, headers):
+            return self._registered.deserialize(topic, data, headers)
+        return self._plain.deserialize(topic, data, headers)

@@ -1,0 +1,1 @@
+"""HttpSource: polls a server for JSON, and makes records of it."""

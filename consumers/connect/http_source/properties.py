@@ -1,0 +1,291 @@
+"""The properties of HttpSource."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from consumers.connect.configuration.definitions import (
+    ConfigDef,
+    ConfigType,
+    ConfigValue,
+    Importance,
+    grouped_key,
+)
+from consumers.connect.configuration.exceptions import hidden_value, invalid_value
+from consumers.connect.configuration.validators import at_least, between, non_empty, one_of
+from consumers.connect.http.properties import (
+    AUTHORIZATION,
+    BEARER,
+    HEADERS,
+    PASSWORD,
+    USER,
+    authorization,
+    header_problem,
+    header_properties,
+)
+from consumers.connect.http_source.json_pointer import JsonPointer
+from consumers.connect.http_source.positions import TEMPLATES, Template
+
+URL: Final = "http.url"
+TOPIC: Final = "kafka.topic"
+TEMPLATE: Final = "template"
+INTERVAL: Final = "poll.interval.ms"
+RECORDS: Final = "records.pointer"
+KEY: Final = "key.pointer"
+OFFSET: Final = "offset.pointer"
+INITIAL: Final = "offset.initial"
+BYTES: Final = "response.bytes.max"
+TIMEOUT: Final = "request.timeout.ms"
+BACKOFF: Final = "retry.backoff.ms"
+BACKOFF_MAX: Final = "retry.backoff.max.ms"
+
+_NONE: Final = "none"
+_REQUEST, _LOGIN, _RECORDS, _POLLING = "Request", "Authorization", "Records", "Polling"
+_OFFSET: Final = "${offset}"
+_OFFSET_TIME: Final = "${offset.time}"
+_YEAR_MAX_S: Final = 253_402_300_799
+
+
+def _valid_url(name: str, value: Any) -> None:
+    """Raise ConfigException, which shows nothing of the URL."""
+    if value is None:
+        return
+    try:
+        parts = urlsplit(value)
+        has_port = parts.port is None or parts.port > 0
+    except ValueError:
+        raise hidden_value(name, "it is not a URL") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or not has_port:
+        raise hidden_value(name, "it has to be http://HOST/... or https://HOST/...")
+    if "@" in parts.netloc:
+        raise hidden_value(name, f"user and password belong into {USER} and {PASSWORD}")
+    rest = parts.query.replace(_OFFSET, "").replace(_OFFSET_TIME, "")
+    if "$" in f"{parts.netloc}{parts.path}{parts.fragment}{rest}":
+        raise hidden_value(name, f"{_OFFSET} and {_OFFSET_TIME} may stand in the query alone")
+    if not value.isascii() or any(each.isspace() for each in value):
+        raise hidden_value(name, "spaces and characters beyond ASCII have to be percent-encoded")
+
+
+def _valid_pointer(name: str, value: Any) -> None:
+    if value is not None:
+        try:
+            JsonPointer(value)
+        except ValueError as error:
+            raise invalid_value(name, value, str(error)) from None
+
+
+CONFIG: Final = ConfigDef(
+    [
+        grouped_key(
+            *(URL, ConfigType.STRING, _REQUEST, 1),
+            "What is asked for. In the query ${offset} is the newest offset, ${offset.time} the "
+            "same as ISO 8601 if it is seconds.",
+            importance=Importance.HIGH,
+            validator=_valid_url,
+        ),
+        grouped_key(
+            *(TEMPLATE, ConfigType.STRING, _REQUEST, 2),
+            "The platform, whose positions are made those of Waylog; none leaves records alone.",
+            importance=Importance.HIGH,
+            default=_NONE,
+            validator=one_of(_NONE, *TEMPLATES),
+        ),
+        grouped_key(
+            *(TOPIC, ConfigType.STRING, _RECORDS, 1),
+            "The topic that gets the records.",
+            importance=Importance.HIGH,
+            validator=non_empty,
+        ),
+        grouped_key(
+            *(RECORDS, ConfigType.STRING, _RECORDS, 2),
+            "Where the records are in the answer (JSON pointer): an array, or a single one.",
+            importance=Importance.HIGH,
+            default="",
+            validator=_valid_pointer,
+        ),
+        grouped_key(
+            *(KEY, ConfigType.STRING, _RECORDS, 3),
+            "Where a record has its key; without it records have none.",
+            importance=Importance.MEDIUM,
+            default=None,
+            validator=_valid_pointer,
+        ),
+        grouped_key(
+            *(OFFSET, ConfigType.STRING, _RECORDS, 4),
+            "Where a record has its offset: a number or a text that grows from record to record.",
+            importance=Importance.MEDIUM,
+            default=None,
+            validator=_valid_pointer,
+        ),
+        grouped_key(
+            *(INITIAL, ConfigType.STRING, _RECORDS, 5),
+            "The offset of the first request.",
+            importance=Importance.MEDIUM,
+            default="0",
+        ),
+        grouped_key(
+            *(AUTHORIZATION, ConfigType.STRING, _LOGIN, 1),
+            "How requests are authorized: none, basic or bearer.",
+            importance=Importance.HIGH,
+            default="none",
+            validator=one_of("none", "basic", "bearer"),
+        ),
+        grouped_key(
+            *(USER, ConfigType.STRING, _LOGIN, 2),
+            "The user for basic.",
+            importance=Importance.MEDIUM,
+            default="",
+        ),
+        grouped_key(
+            *(PASSWORD, ConfigType.PASSWORD, _LOGIN, 3),
+            "The password for basic.",
+            importance=Importance.MEDIUM,
+            default=None,
+        ),
+        grouped_key(
+            *(BEARER, ConfigType.PASSWORD, _LOGIN, 4),
+            "The token for bearer.",
+            importance=Importance.MEDIUM,
+            default=None,
+        ),
+        grouped_key(
+            *(INTERVAL, ConfigType.INT, _POLLING, 1),
+            "Milliseconds between two requests.",
+            importance=Importance.MEDIUM,
+            default=60_000,
+            validator=at_least(10),
+        ),
+        grouped_key(
+            *(BYTES, ConfigType.INT, _POLLING, 2),
+            "The most bytes of an answer; a larger one fails the task.",
+            importance=Importance.LOW,
+            default=8 * 1024 * 1024,
+            validator=between(1024, 256 * 1024 * 1024),
+        ),
+        grouped_key(
+            *(TIMEOUT, ConfigType.INT, _POLLING, 3),
+            "Milliseconds for a request and its answer.",
+            importance=Importance.LOW,
+            default=30_000,
+            validator=between(100, 600_000),
+        ),
+        grouped_key(
+            *(BACKOFF, ConfigType.INT, _POLLING, 4),
+            "Milliseconds before the first repetition of a request that failed; they double.",
+            importance=Importance.LOW,
+            default=1000,
+            validator=at_least(1),
+        ),
+        grouped_key(
+            *(BACKOFF_MAX, ConfigType.INT, _POLLING, 5),
+            "The most milliseconds between repetitions, unless the server asks for more.",
+            importance=Importance.LOW,
+            default=60_000,
+            validator=at_least(1),
+        ),
+    ]
+)
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """The properties, parsed."""
+
+    url: str
+    topic: str
+    template: Template | None
+    records: JsonPointer
+    key: JsonPointer | None
+    offset: JsonPointer | None
+    initial: str
+    headers: dict[str, str]
+    interval_s: float
+    bytes_max: int
+    timeout_s: float
+    backoff_ms: int
+    backoff_max_ms: int
+
+    @staticmethod
+    def of(properties: Mapping[str, Any]) -> Settings:
+        """Return what a connector's properties say; raises ConfigException."""
+        parsed = CONFIG.parse(properties)
+        for name, reason in contradictions(parsed):
+            raise hidden_value(name, reason)
+        headers: dict[str, str] = {}
+        for name, value in header_properties(properties):
+            problem = header_problem(name, value)
+            if problem is not None:
+                raise hidden_value(HEADERS + name, problem)
+            headers[name] = value
+        template = TEMPLATES.get(parsed[TEMPLATE])
+        key, offset = parsed[KEY], parsed[OFFSET]
+        if template is not None:
+            key = template.key_pointer if key is None else key
+            offset = template.offset_pointer if offset is None else offset
+        return Settings(
+            url=parsed[URL],
+            topic=parsed[TOPIC],
+            template=template,
+            records=JsonPointer(parsed[RECORDS]),
+            key=None if key is None else JsonPointer(key),
+            offset=None if offset is None else JsonPointer(offset),
+            initial=parsed[INITIAL],
+            headers=headers | authorization(parsed),
+            interval_s=parsed[INTERVAL] / 1000,
+            bytes_max=parsed[BYTES],
+            timeout_s=parsed[TIMEOUT] / 1000,
+            backoff_ms=parsed[BACKOFF],
+            backoff_max_ms=max(parsed[BACKOFF_MAX], parsed[BACKOFF]),
+        )
+
+    def url_at(self, offset: str | float | None) -> str:
+        """Return the URL for what comes from an offset on."""
+        now = self.initial if offset is None else offset
+        text = self.url.replace(_OFFSET_TIME, quote(_iso_time(now), safe=""))
+        return text.replace(_OFFSET, quote(str(now), safe=""))
+
+
+def _iso_time(offset: str | float) -> str:
+    """Return seconds since 1970 as ISO 8601; what are none as they are."""
+    try:
+        seconds = min(max(float(offset), 0.0), _YEAR_MAX_S)
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except ValueError:
+        return str(offset)
+
+
+def contradictions(parsed: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return properties that do not go with others, each with the reason."""
+    found: list[tuple[str, str]] = []
+    kind = parsed[AUTHORIZATION]
+    if kind == "basic" and not parsed[USER]:
+        found.append((USER, f"{AUTHORIZATION}=basic needs it"))
+    if kind == "bearer" and (parsed[BEARER] is None or not parsed[BEARER].value):
+        found.append((BEARER, f"{AUTHORIZATION}=bearer needs it"))
+    elif kind == "bearer":
+        problem = header_problem("Authorization", parsed[BEARER].value)
+        if problem:
+            found.append((BEARER, problem))
+    url = parsed[URL] or ""
+    if parsed[TEMPLATE] == _NONE and parsed[OFFSET] is None and "${" in url:
+        found.append((OFFSET, f"{_OFFSET} in {URL} needs it"))
+    return found
+
+
+def validated(properties: Mapping[str, Any]) -> dict[str, ConfigValue]:
+    """Return what there is to say about each property, and about those that contradict."""
+    found = CONFIG.validate(properties)
+    parsed = {name: each.value for name, each in found.items()}
+    if not any(each.errors for each in found.values()):
+        for name, reason in contradictions(parsed):
+            found[name].errors.append(str(hidden_value(name, reason)))
+    for name, value in header_properties(properties):
+        problem = header_problem(name, value)
+        if problem is not None:
+            full = HEADERS + name
+            found[full] = ConfigValue(name=full, errors=[str(hidden_value(full, problem))])
+    return found

@@ -1,0 +1,256 @@
+"""`waylog forwarding`: sends fixes of users on to servers of their own, and lists what is sent."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Final
+
+from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
+from waylog.config import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    ConfigError,
+    check_bootstrap_servers,
+    check_finite,
+    check_name,
+)
+from waylog.console.common import add_json, print_rows
+
+if TYPE_CHECKING:
+    from consumers.forwarding.worker import WorkerSettings
+    from waylog.sealing.value_keys import KeyRing
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_GROUP: Final = "forwarding"
+_PORT_MAX: Final = 65_535
+#: What the table for people has; JSON has all.
+_COLUMNS: Final = ("user", "id", "name", "kind", "url", "state", "forwarded", "refused", "error")
+
+_EXAMPLES: Final = """examples:
+  waylog forwarding run                                    to servers in the internet
+  waylog forwarding run --forwarding-networks 192.168.1.0/24
+                                                           and to those of the home network
+  waylog forwarding list --user anna                       what is sent on, and how it fares
+
+Users make forwardings themselves, over HTTP (POST /v1/forwardings). Their secrets are sealed:
+WAYLOG_MASTER_KEY, or WAYLOG_FORWARDING_KEY, names the file with the key, for gateways too.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `waylog forwarding`."""
+    parser.epilog = _EXAMPLES
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    actions = parser.add_subparsers(dest="forwarding", metavar="ACTION", required=True)
+    run_parser = actions.add_parser("run", help="send until stopped")
+    listing = actions.add_parser("list", help="list all forwardings, without secrets")
+    for each in (run_parser, listing):
+        each.add_argument(
+            "--bootstrap-servers",
+            default=DEFAULT_BOOTSTRAP_SERVERS,
+            metavar="LIST",
+            help="Kafka brokers (default %(default)s)",
+        )
+    add = run_parser.add_argument
+    add(
+        "--forwarding-networks",
+        default="",
+        metavar="LIST",
+        help="networks beside the internet that forwardings may reach, such as "
+        "192.168.1.0/24,fd00::/8 (default: none; never this machine)",
+    )
+    add(
+        "--refused-ports",
+        default="",
+        metavar="LIST",
+        help="ports of the platform, which no forwarding reaches in these networks either; those "
+        "of --bootstrap-servers are always among them",
+    )
+    add("--group", default=DEFAULT_GROUP, help="consumer group (default %(default)s)")
+    add(
+        "--request-timeout",
+        type=float,
+        default=10.0,
+        metavar="S",
+        help="how long a server may take to answer (default %(default)s)",
+    )
+    add(
+        "--retry-backoff-max",
+        type=float,
+        default=600.0,
+        metavar="S",
+        help="the longest pause before a server is tried again that could not be reached "
+        "(default %(default)s)",
+    )
+    listing.add_argument("--user", metavar="U", help="only those of this user")
+    add_json(listing)
+
+
+def check(arguments: argparse.Namespace) -> None:
+    """Check the options; see waylog.cli.CommandModule."""
+    check_bootstrap_servers(arguments.bootstrap_servers)
+    if arguments.forwarding != "run":
+        return
+    check_name("--group", arguments.group)
+    check_finite(arguments, "--request-timeout", "--retry-backoff-max")
+    if not 0.1 <= arguments.request_timeout <= 120:
+        raise ConfigError("--request-timeout is 0.1 to 120 s")
+    if not arguments.retry_backoff_max > 0:
+        raise ConfigError("--retry-backoff-max is more than 0 s")
+    _settings(arguments)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do what was asked for; raises CommandError, ConfigError."""
+    from waylog.kafka.clients import LogUnreachable
+
+    check(arguments)
+    try:
+        return _ACTIONS[arguments.forwarding](arguments)
+    except LogUnreachable as error:
+        raise CommandError(str(error)) from None
+
+
+def _settings(arguments: argparse.Namespace) -> WorkerSettings:
+    from consumers.forwarding.schedule import Pauses
+    from consumers.forwarding.worker import WorkerSettings
+    from waylog.network.outbound.reachable_networks import ReachableNetworks
+
+    try:
+        networks = ReachableNetworks(_list(arguments.forwarding_networks), _ports(arguments))
+    except ConfigError as error:
+        raise ConfigError(f"--forwarding-networks: {error}") from None
+    return WorkerSettings(
+        bootstrap_servers=arguments.bootstrap_servers,
+        group=arguments.group,
+        client_id=f"forwarding-{os.getpid()}",
+        networks=networks,
+        pauses=Pauses(longest_s=arguments.retry_backoff_max),
+        timeout_s=arguments.request_timeout,
+    )
+
+
+def _list(text: str) -> list[str]:
+    return [each for each in (part.strip() for part in text.split(",")) if each]
+
+
+def _ports(arguments: argparse.Namespace) -> set[int]:
+    named = _list(arguments.refused_ports)
+    if not all(each.isdecimal() and 0 < int(each) <= _PORT_MAX for each in named):
+        raise ConfigError("--refused-ports: numbers of ports, separated by commas")
+    brokers = [each.rpartition(":")[2] for each in _list(arguments.bootstrap_servers)]
+    return {int(each) for each in (*named, *brokers) if each.isdecimal()}
+
+
+def _keys(bootstrap_servers: str) -> KeyRing:
+    from waylog.forwarding.keys import FORWARDING_KEY, forwarding_keys
+    from waylog.sealing.sealing import ENVIRONMENT
+
+    ring = forwarding_keys(bootstrap_servers)
+    if ring is None:
+        raise ConfigError(
+            f"forwardings are sealed: {ENVIRONMENT} or {FORWARDING_KEY} has to name the file with "
+            "the key (DATA/master.key of `waylog up`)"
+        )
+    return ring
+
+
+# ---- run ----
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    import uvloop
+
+    from waylog.kafka.clients import ensure_topics
+    from waylog.kafka.topics import FORWARDING_TOPICS, TOPICS
+    from waylog.observability.log_lines import configure_logging
+    from waylog.process.garbage_collection import tune_garbage_collector
+
+    configure_logging()
+    settings = _settings(arguments)
+    ensure_topics(arguments.bootstrap_servers, (*TOPICS, *FORWARDING_TOPICS))
+    keys = _keys(arguments.bootstrap_servers)
+    tune_garbage_collector()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_serve(settings, keys))
+
+
+async def _serve(settings: WorkerSettings, keys: KeyRing) -> int:
+    """Work until a signal (return 0), or until background work fails (return 1)."""
+    from consumers.forwarding.worker import ForwardingWorker
+    from waylog.observability.telemetry import KafkaLogHandler, KafkaTelemetry
+    from waylog.process.background import end_on_failure
+    from waylog.process.notify import notify_ready
+    from waylog.process.stop_limit import FAILED_STOP_MAX_S, StopLimit
+    from waylog.process.watchdog import EventLoopWatchdog
+
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopping.set)
+    unexpected: list[Exception] = []
+    limit = StopLimit()
+    limit.armed = True
+
+    def end(error: Exception) -> None:
+        if not unexpected:
+            limit.begin(FAILED_STOP_MAX_S)
+        unexpected.append(error)
+        stopping.set()
+
+    end_on_failure(loop, end, callbacks_of=("consumers.", "waylog."))
+    async with AsyncExitStack() as stack:
+        telemetry = KafkaTelemetry(settings.bootstrap_servers, settings.client_id)
+        stack.callback(telemetry.close)
+        handler = KafkaLogHandler(telemetry)
+        logging.getLogger().addHandler(handler)
+        stack.callback(logging.getLogger().removeHandler, handler)
+        worker = ForwardingWorker(settings, keys)
+        starting = asyncio.ensure_future(worker.start(stack))
+        stopped = asyncio.ensure_future(stopping.wait())
+        await asyncio.wait((starting, stopped), return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            notify_ready()
+            stack.callback(EventLoopWatchdog(loop).close)
+            logger.info("forwarding ready kafka=%s", settings.bootstrap_servers)
+            await stopped
+        limit.begin()
+        starting.cancel()
+        stopped.cancel()
+        logger.info("stopping")
+    logger.info("forwarding stopped")
+    return EXIT_FAILED if unexpected else EXIT_DONE
+
+
+# ---- list ----
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    from waylog.forwarding.known_forwardings import KnownForwardings
+    from waylog.forwarding.shown import shown
+    from waylog.kafka.topic_reader import read_topic
+    from waylog.kafka.topics import FORWARDING, FORWARDING_PROGRESS
+
+    known = KnownForwardings(_keys(arguments.bootstrap_servers))
+    for topic in (FORWARDING, FORWARDING_PROGRESS):
+        for message in read_topic(arguments.bootstrap_servers, topic):
+            known.take(topic, message.key(), message.value())
+    users = known.users() if arguments.user is None else [arguments.user]
+    rows: list[dict[str, Any]] = [
+        {"user": user} | shown(each, forwarding, known.progress(user, each))
+        for user in users
+        for each, forwarding in known.of_user(user).items()
+    ]
+    if not arguments.json:
+        rows = [{name: row[name] for name in _COLUMNS} for row in rows]
+    print_rows(rows, as_json=arguments.json)
+    return EXIT_DONE
+
+
+_ACTIONS: Final = {"run": _run, "list": _show}

@@ -1,0 +1,126 @@
+"""Sends records by the templates of the connector HttpSink, over connections that all share."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Sequence
+from contextvars import ContextVar
+from typing import Final
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from consumers.connect.configuration.exceptions import ConfigException
+from consumers.connect.data.records import SinkRecord
+from consumers.connect.http import properties
+from consumers.connect.http.delivery import Delivered, deliver
+from consumers.connect.http.properties import Settings
+from consumers.connect.http.sender import KEEP_ALIVE_S, Sender
+from consumers.forwarding.delivery import Result
+from consumers.forwarding.route import Route
+from consumers.forwarding.schedule import QUICK, SLOW, Failure
+from waylog.forwarding.definition import WEBHOOK, Forwarding
+from waylog.network.outbound.name_lookups import NameLookups
+from waylog.network.outbound.reachable_networks import ReachableNetworks
+
+#: No request of a turn is begun later than this, so that the others have theirs.
+_TURN_S: Final = 5.0
+_NAMES_S: Final = 10
+
+#: The user for whom a name is looked up, in the context of the request.
+_user: ContextVar[str] = ContextVar("_user", default="")
+
+
+class _Names(AbstractResolver):
+    """Looks names up in threads of their own, a bounded number for each user."""
+
+    def __init__(self, lookups: NameLookups) -> None:
+        self._lookups: Final = lookups
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        return await self._lookups.look_up(_user.get(), host, port, family)
+
+    async def close(self) -> None:
+        """Do nothing: look-ups that still hang end with their threads."""
+
+
+class HttpDelivery:
+    """The connections to all servers; used on one event loop."""
+
+    def __init__(self, networks: ReachableNetworks, names: NameLookups, timeout_s: float) -> None:
+        """A request may take `timeout_s` seconds."""
+        self._timeout_ms: Final = round(timeout_s * 1000)
+        self._connector: Final = aiohttp.TCPConnector(
+            limit=QUICK + SLOW,
+            keepalive_timeout=KEEP_ALIVE_S,
+            resolver=_Names(names),
+            ttl_dns_cache=_NAMES_S,
+            dns_cache_max_size=1000,
+            # It is called for each connection, with the address that the connection is made to.
+            socket_factory=networks.socket_for,
+        )
+
+    async def deliver(self, route: Route, records: Sequence[SinkRecord]) -> Result:
+        """See Delivery."""
+        try:
+            settings = settings_of(route.user, route.forwarding, self._timeout_ms)
+        except ConfigException as error:
+            # The gateway has checked it; an older or newer one may have checked otherwise.
+            return Result(failure=Failure(f"it cannot be used: {error}", is_set_up=True))
+        # A task has a context of its own.
+        return await asyncio.create_task(self._deliver(route.user, settings, records))
+
+    async def _deliver(
+        self, user: str, settings: Settings, records: Sequence[SinkRecord]
+    ) -> Result:
+        _user.set(user)
+        sender = Sender(settings, self._connector)
+        await sender.open()
+        try:
+            found = await deliver(records, settings, sender, until=time.monotonic() + _TURN_S)
+        finally:
+            await sender.close()
+        return Result(found.done, found.refused, _failure(found))
+
+    async def close(self) -> None:
+        """See Delivery."""
+        await self._connector.close()
+
+
+def settings_of(user: str, forwarding: Forwarding, timeout_ms: int) -> Settings:
+    """Return the properties of HttpSink that a forwarding stands for; raises ConfigException."""
+    named: dict[str, str] = {
+        properties.URL: forwarding.url,
+        properties.CONNECTIONS: "1",
+        properties.TIMEOUT: str(timeout_ms),
+        properties.NAMES: ",".join(
+            f"{user}/{device}={name}" for device, name in forwarding.device_names.items()
+        ),
+    }
+    if forwarding.kind != WEBHOOK:
+        named[properties.TEMPLATE] = forwarding.kind
+    if forwarding.token is not None:
+        named |= {properties.AUTHORIZATION: "bearer", properties.BEARER: forwarding.token}
+    elif forwarding.username is not None:
+        named |= {properties.AUTHORIZATION: "basic", properties.USER: forwarding.username}
+        if forwarding.password is not None:
+            named[properties.PASSWORD] = forwarding.password
+    if forwarding.signing_secret is not None:
+        named[properties.SIGNATURE] = forwarding.signing_secret
+    return Settings.of(named)
+
+
+def _failure(found: Delivered) -> Failure | None:
+    outcome = found.set_up or found.later
+    if outcome is None:
+        return None
+    return Failure(
+        outcome.reason,
+        is_answered=outcome.is_answered,
+        is_set_up=found.set_up is not None,
+        retry_after_s=outcome.retry_after_s,
+    )

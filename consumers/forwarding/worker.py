@@ -1,0 +1,318 @@
+"""The work of `waylog forwarding run`: puts ledger, schedule, readers and deliveries together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
+from confluent_kafka import KafkaException
+
+from consumers.forwarding.arrivals import arrived, user_of
+from consumers.forwarding.group_reader import Assigned, GroupReader, Read
+from consumers.forwarding.http_delivery import HttpDelivery
+from consumers.forwarding.ledger import Ledger, RouteKey, ToStore
+from consumers.forwarding.mqtt_delivery import MqttDelivery
+from consumers.forwarding.progress_log import read_progress
+from consumers.forwarding.reading_again import ReadingAgain
+from consumers.forwarding.schedule import Pauses, Schedule
+from consumers.forwarding.sending import Sending
+from waylog.forwarding.definition import (
+    MQTT,
+    Forwarding,
+    decode_forwarding,
+    encode,
+    parse_key,
+    record_key,
+)
+from waylog.forwarding.keys import sealed_with_known_key
+from waylog.history.erasures import ErasureLog
+from waylog.kafka.batch_producer import BatchProducer
+from waylog.kafka.batch_reader import BatchReader
+from waylog.kafka.clients import AppendError
+from waylog.kafka.errors import error_text
+from waylog.kafka.partition_fetcher import PartitionFetcher
+from waylog.kafka.topics import (
+    FORWARDING,
+    FORWARDING_PROGRESS,
+    LOCATION,
+)
+from waylog.malformed import MALFORMED
+from waylog.network.outbound.name_lookups import NameLookups
+from waylog.network.outbound.reachable_networks import ReachableNetworks
+from waylog.process.background import PeriodicTask, spawn
+from waylog.process.log_throttle import LogThrottle
+from waylog.sealing.sealing import repeated_opener, sealed_if_configured
+from waylog.sealing.value_keys import KeyRing
+
+logger = logging.getLogger(__name__)
+
+_FETCH_S: Final = 10.0
+_TICK_S: Final = 1.0
+#: First offsets that are looked up between two reads of the group.
+_PLACED_AT_ONCE: Final = 200
+_REPORT_S: Final = 60.0
+
+
+class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of `waylog forwarding run`."""
+
+    bootstrap_servers: str
+    group: str
+    client_id: str
+    networks: ReachableNetworks
+    pauses: Pauses = Pauses()
+    timeout_s: float = 10.0
+
+
+class ForwardingWorker:
+    """Used on one event loop."""
+
+    def __init__(self, settings: WorkerSettings, keys: KeyRing) -> None:
+        self._settings: Final = settings
+        self._keys: Final = keys
+        self._ledger: Final = Ledger()
+        self._schedule: Final = Schedule(settings.pauses)
+        self._tasks: Final[dict[int, asyncio.Task[None]]] = {}
+        self._unreadable: Final[set[RouteKey]] = set()
+        self._is_member = False
+        self._said: Final = LogThrottle()
+
+    @property
+    def fatal(self) -> str | None:
+        """Why nothing can be written until a new start."""
+        return self._producer.fatal
+
+    async def start(self, stack: AsyncExitStack) -> None:
+        """Begin; all that is started is closed by the stack. Raises LogUnreachable, ConfigError."""
+        settings, loop = self._settings, asyncio.get_running_loop()
+        servers, client_id = settings.bootstrap_servers, settings.client_id
+        self._opened = repeated_opener(servers)
+        self._producer = BatchProducer(servers, client_id, loop)
+        self._letters = sealed_if_configured(self._producer, servers, loop)
+        stack.push_async_callback(self._letters.close)
+        erasures = ErasureLog(servers)
+        stack.callback(erasures.close)
+        self._erasures = erasures.erasures
+        await asyncio.to_thread(erasures.wait)
+        self._fetcher = PartitionFetcher(servers, f"{client_id}-again", answer_timeout_s=_FETCH_S)
+        stack.push_async_callback(self._fetcher.close)
+        ways = (settings.networks, NameLookups(), settings.timeout_s)
+        http, mqtt = HttpDelivery(*ways), MqttDelivery(*ways)
+        stack.push_async_callback(http.close)
+        stack.push_async_callback(mqtt.close)
+        self._sending = Sending(
+            *(self._ledger, self._schedule, http, {MQTT: mqtt}),
+            *(self._letters, self._erasures),
+        )
+        stack.push_async_callback(self._sending.close)
+        await self._follow_forwardings(stack)
+        self._group = GroupReader(
+            *(servers, client_id, settings.group),
+            on_revoked=self._revoked,
+            on_lost=self._lost,
+        )
+        self._again = ReadingAgain(
+            *(self._ledger, self._schedule, self._fetcher, self._erasures, self._opened),
+            *(self._group.first_offset, self._sending.work),
+        )
+        stack.push_async_callback(self._leave)
+        for work in (
+            spawn(self._read(), "reading for forwardings", endless=True),
+            spawn(self._sending.run(), "sending forwardings", endless=True),
+            PeriodicTask("keeping the progress of forwardings").spawn(_TICK_S, self._keep),
+            PeriodicTask("counting forwardings").spawn(_REPORT_S, self._report),
+        ):
+            stack.push_async_callback(_cancel, work)
+
+    async def _follow_forwardings(self, stack: AsyncExitStack) -> None:
+        """Follow topic `forwarding`, and wait until all that it has now is known."""
+        known = asyncio.Event()
+        reader = BatchReader(
+            self._settings.bootstrap_servers,
+            f"{self._settings.client_id}-forwardings",
+            FORWARDING,
+            asyncio.get_running_loop(),
+            on_records=self._take_forwardings,
+            on_caught_up=known.set,
+            opened=self._open_forwardings,
+        )
+        reader.start()
+        stack.push_async_callback(reader.close)
+        await known.wait()
+
+    def _open_forwardings(self, records: Sequence[Any]) -> list[Any]:
+        return self._keys.open_messages(records)
+
+    def _take_forwardings(self, records: list[Any]) -> None:
+        now = time.monotonic()
+        for record in records:
+            key = record.key() or b""
+            try:
+                user, forwarding_id = parse_key(key)
+            except MALFORMED:
+                logger.warning("a record of topic %s is no forwarding of ours", FORWARDING)
+                continue
+            value = record.value()
+            forwarding: Forwarding | None = None
+            self._unreadable.discard((user, forwarding_id))
+            try:
+                forwarding = None if value is None else decode_forwarding(value)
+            except MALFORMED:
+                # Of a newer version, or sealed with another master key: it ends here, and goes on
+                # where it was when it can be read again.
+                logger.warning("a forwarding of user %r cannot be read and is left out", user)
+                self._unreadable.add((user, forwarding_id))
+                self._ledger.put((user, forwarding_id), None)
+                continue
+            before = self._ledger.route((user, forwarding_id))
+            if forwarding is None and before is not None:
+                for partition in before.entries:
+                    self._forget_progress(record_key(user, forwarding_id, partition))
+            route = self._ledger.put((user, forwarding_id), forwarding)
+            if route is not None:
+                self._schedule.hasten(route, now)
+        self._sending.work.set()
+
+    def _forget_progress(self, key: bytes) -> None:
+        # What cannot be written now stays as a record that nobody asks for.
+        try:
+            self._producer.send(FORWARDING_PROGRESS, None, key, None, _ignore)
+        except AppendError as error:
+            logger.debug("%s: %s", FORWARDING_PROGRESS, error)
+
+    # ---- what the group reads ----
+
+    async def _read(self) -> None:
+        while True:
+            # An error ends the process: what was read would be passed over otherwise.
+            read, assigned = await self._group.read(self._open_wanted)
+            self._take_read(read)
+            if assigned:
+                await self._begin(assigned)
+            try:
+                await self._place()
+            except KafkaException as error:
+                if self._said.count(time.monotonic()) is not None:
+                    logger.warning("topic %s does not answer: %s", LOCATION, error_text(error))
+
+    def _open_wanted(self, messages: list[Any]) -> list[Any]:
+        """Return the messages of users who have forwardings, with plain values; in any thread."""
+        wanted = [each for each in messages if self._ledger.has_user(user_of(each.key()))]
+        return wanted if self._opened is None or not wanted else self._opened(wanted)
+
+    def _take_read(self, read: Read) -> None:
+        now = time.monotonic()
+        for partition, end in read.ends.items():
+            if self._ledger.position(partition) is None:
+                continue  # of a partition that was given back meanwhile
+            found = arrived(read.messages.get(partition, ()), self._erasures)
+            for route in self._ledger.take_live(partition, found, end, now):
+                self._schedule.offer(route, now)
+        self._sending.work.set()
+
+    async def _begin(self, assigned: Sequence[Assigned]) -> None:
+        """Take partitions: read how far their forwardings are, then let the group read them."""
+        servers, client_id = self._settings.bootstrap_servers, self._settings.client_id
+        progress = await read_progress(servers, client_id, self._open_forwardings)
+        for partition, position, first, end in assigned:
+            known = progress.get(partition, {})
+            self._ledger.assign(partition, position, first, end, known)
+            there = {(each.user, each.id) for each in self._ledger.routes()}
+            for key in known.keys() - there - self._unreadable:
+                # It was removed while no worker ran.
+                self._forget_progress(record_key(*key, partition))
+            self._tasks[partition] = spawn(
+                self._again.run(partition), f"reading {LOCATION}-{partition} again", endless=True
+            )
+        self._is_member = False
+        await self._group.resume([each.partition for each in assigned])
+
+    async def _place(self) -> None:
+        """Look up where new forwardings begin, some at once."""
+        new = list(islice(self._ledger.unplaced(), _PLACED_AT_ONCE))
+        if not new:
+            return
+        wanted: dict[int, set[int]] = {}
+        for route, entry in new:
+            wanted.setdefault(route.forwarding.since, set()).add(entry.partition)
+        # What is stored from now on is behind it, also if it comes before the answer.
+        before = {entry: self._ledger.position(entry.partition) for _, entry in new}
+        found = await self._group.offsets_of_times(wanted)
+        for route, entry in new:
+            offset = found.get((route.forwarding.since, entry.partition), before[entry])
+            if entry.offset is None:
+                entry.offset = before[entry] if offset is None else offset
+        self._sending.work.set()
+
+    def _revoked(self, partitions: Sequence[int]) -> dict[int, int]:
+        commits = self._ledger.commits()
+        self._store(self._ledger.to_store(time.monotonic(), is_member=False, is_last=True))
+        self._lost(partitions)
+        return {each: offset for each, offset in commits.items() if each in partitions}
+
+    def _lost(self, partitions: Sequence[int]) -> None:
+        for partition in partitions:
+            self._ledger.revoke(partition)
+            task = self._tasks.pop(partition, None)
+            if task is not None:
+                task.cancel()
+
+    # ---- what the log is told ----
+
+    async def _keep(self) -> None:
+        """Commit, store progress, and let those fall behind that do not keep up."""
+        now = time.monotonic()
+        self._ledger.give_up_waiting(now)
+        self._is_member = await self._group.commit(self._ledger.commits())
+        self._store(self._ledger.to_store(now, is_member=self._is_member))
+
+    def _store(self, written: Sequence[ToStore]) -> None:
+        for each in written:
+            key = record_key(each.route.user, each.route.id, each.entry.partition)
+            value = sealed_with_known_key(
+                self._keys, FORWARDING_PROGRESS, key, encode(each.progress)
+            )
+            if value is None:
+                # The owner was erased; the forwarding ends when its tombstone comes.
+                self._ledger.not_stored(each)
+                continue
+            try:
+                self._producer.send(
+                    FORWARDING_PROGRESS, value, key, None, partial(self._answered, each)
+                )
+            except AppendError:
+                self._ledger.not_stored(each)
+
+    def _answered(self, written: ToStore, error: AppendError | None, _position: Any) -> None:
+        if error is None:
+            self._ledger.stored(written, time.monotonic())
+        else:
+            self._ledger.not_stored(written)
+
+    async def _report(self) -> None:
+        counts = ", ".join(f"{name}: {count}" for name, count in self._sending.counts.items())
+        logger.info("%d forwardings; records %s", len(self._ledger), counts)
+
+    async def _leave(self) -> None:
+        """Leave the group, which commits; the producer stores what is to be stored afterwards."""
+        await self._sending.finish()
+        await self._sending.close()
+        await self._group.close()
+        for task in self._tasks.values():
+            task.cancel()
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait((task,))
+
+
+def _ignore(_error: AppendError | None, _position: Any) -> None:
+    """Take no note of what became of a record."""

@@ -1,0 +1,1 @@
+"""Forwardings of users: what they ask for, and the log that keeps it."""

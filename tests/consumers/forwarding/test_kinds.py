@@ -1,0 +1,156 @@
+"""What servers of each kind are sent, and who may send it: on a real log."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.consumers.connect.http.http_server import HttpServer
+from tests.consumers.connect.mqtt.mosquitto_server import (
+    PASSWORD,
+    USER,
+    MosquittoServer,
+    MqttPeer,
+)
+from tests.consumers.forwarding.running import Platform
+from tests.consumers.running import await_condition
+
+
+def test_webhooks_are_signed_and_have_the_fix(platform: Platform) -> None:
+    server = HttpServer()
+    with server.running():
+        platform.start()
+        platform.put(
+            *("anna", 1, f"{server.url}/hook", "webhook"),
+            signing_secret="secret",
+            username="anna",
+            password="word",
+        )
+        platform.fixes("anna/phone", 1)
+        await_condition(lambda: server.seen, 30, "the fix")
+        (seen,) = server.seen
+    assert json.loads(seen.body)["device"] == "anna/phone"
+    signed = f"{seen.headers['webhook-id']}.{seen.headers['webhook-timestamp']}.".encode()
+    wanted = base64.b64encode(hmac.digest(b"secret", signed + seen.body, "sha256")).decode()
+    assert seen.headers["webhook-signature"] == f"v1,{wanted}"
+    assert seen.headers["Authorization"] == "Basic " + base64.b64encode(b"anna:word").decode()
+
+
+def test_batches_go_to_servers_that_take_them(platform: Platform) -> None:
+    server = HttpServer()
+    with server.running():
+        platform.put("anna", 1, server.url, "dawarich", token="key")
+        platform.fixes("anna/phone", 250)
+        platform.start()
+        await_condition(
+            lambda: sum(len(json.loads(each)["locations"]) for each in server.bodies) == 250,
+            *(30, "all fixes"),
+        )
+        assert len(server.seen) < 20
+
+
+def test_what_was_paused_goes_on_where_it_stopped_or_at_the_present(platform: Platform) -> None:
+    server = HttpServer()
+    with server.running():
+        platform.start()
+        platform.put("anna", 1, server.url, "webhook")
+        platform.put("anna", 2, f"{server.url}/skip", "webhook")
+
+        def ids(path: str) -> list[str]:
+            return [json.loads(each.body)["id"] for each in server.seen if each.path == path]
+
+        platform.fixes("anna/phone", 2)
+        await_condition(lambda: len(ids("/")) == len(ids("/skip")) == 2, 30, "both go")
+        for number, path in ((1, ""), (2, "/skip")):
+            url = f"{server.url}{path}"
+            platform.put("anna", number, url, "webhook", since=0, paused_by="anna")
+        await_condition(lambda: platform.shown("anna", 2)["state"] == "paused", 30, "paused")
+        # The worker knows of it when another user's newer forwarding has begun.
+        platform.put("bert", 1, f"{server.url}/bert", "webhook")
+        platform.fixes("bert/phone", 1)
+        await_condition(lambda: len(ids("/bert")) == 1, 30, "bert's")
+        platform.fixes("anna/phone", 3)
+        platform.fixes("bert/phone", 1)
+        await_condition(lambda: len(ids("/bert")) == 2, 30, "bert's")
+        assert len(ids("/")) == len(ids("/skip")) == 2
+        time.sleep(0.01)  # `since` counts in milliseconds
+        platform.put("anna", 1, server.url, "webhook", since=0)
+        platform.put("anna", 2, f"{server.url}/skip", "webhook")
+        platform.fixes("anna/phone", 1)
+        await_condition(lambda: len(set(ids("/"))) == 6, 60, "all of them")
+        await_condition(lambda: len(set(ids("/skip"))) == 3, 60, "only the new one")
+
+
+def test_only_devices_of_the_owner_are_forwarded(platform: Platform) -> None:
+    server = HttpServer()
+    with server.running():
+        platform.start()
+        platform.put("anna", 1, server.url, "webhook")
+        # Somebody with the right to write to the log puts another one's fix under anna's device.
+        platform.fixes("anna/phone", 3, device="bert/phone")
+        platform.fixes("anna/phone", 3, device=7)
+        platform.fixes("annabel/phone", 3)
+        platform.fixes("anna/phone", 1)
+        await_condition(lambda: server.seen, 30, "anna's own")
+        assert {json.loads(each)["device"] for each in server.bodies} == {"anna/phone"}
+
+
+def test_a_removed_forwarding_ends(platform: Platform) -> None:
+    server = HttpServer()
+    with server.running():
+        platform.start()
+        platform.put("anna", 1, server.url, "webhook")
+        platform.put("anna", 2, f"{server.url}/other", "webhook")
+        platform.fixes("anna/phone", 1)
+        await_condition(lambda: len(server.seen) == 2, 30, "both")
+        platform.remove("anna", 1)
+        platform.put("anna", 3, f"{server.url}/third", "webhook")
+        platform.fixes("anna/phone", 1)
+        await_condition(
+            lambda: {"/third", "/other"} <= {each.path for each in server.seen[2:]}, 30, "others"
+        )
+        assert "/" not in {each.path for each in server.seen[2:]}
+
+
+@pytest.fixture
+def mosquitto(tmp_path: Path) -> Iterator[MosquittoServer]:
+    (tmp_path / "mosquitto").mkdir()
+    server = MosquittoServer(tmp_path / "mosquitto", password=True)
+    server.start()
+    yield server
+    server.stop()
+
+
+def test_mqtt_servers_get_the_fixes_also_after_an_outage(
+    platform: Platform, mosquitto: MosquittoServer
+) -> None:
+    platform.start("--retry-backoff-max", "2")
+    url = f"mqtt://127.0.0.1:{mosquitto.port}/places"
+    peer = MqttPeer(mosquitto, "places/#", user=USER)
+    platform.put("anna", 1, url, "mqtt", username=USER, password=PASSWORD)
+    platform.put("bert", 1, url, "mqtt", username=USER, password="wrong")
+    platform.fixes("bert/phone", 1)
+    platform.fixes("anna/phone", 150)
+    await_condition(lambda: len(peer.received) == 150, 30, "all messages")
+    await_condition(lambda: platform.shown("bert", 1)["error"], 30, "it says why")
+    assert "refuses" in platform.shown("bert", 1)["error"]
+    peer.close()
+    mosquitto.stop()
+    platform.fixes("anna/phone", 20)
+    await_condition(lambda: platform.shown("anna", 1)["error"], 30, "it says why")
+    mosquitto.start()
+    peer = MqttPeer(mosquitto, "places/#", user=USER)
+    try:
+        platform.fixes("anna/phone", 1)
+        await_condition(lambda: peer.received, 60, "it goes on")
+        topic, payload, _ = peer.received[-1]
+        assert topic == "places/anna/phone"
+        assert json.loads(payload)["device"] == "anna/phone"
+    finally:
+        peer.close()

@@ -1,0 +1,296 @@
+"""Nothing is lost, whatever happens in whatever order: a model of log, group and crashes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from consumers.connect.data.records import SinkRecord
+from consumers.forwarding.ledger import Arrived, Ledger, RouteKey, ToStore
+from consumers.forwarding.route import WAITING_MAX, Route
+from waylog.forwarding.definition import Forwarding, Progress
+
+KEYS: tuple[RouteKey, ...] = (("anna", "1"), ("anna", "2"), ("bert", "1"))
+PARTITIONS = (0, 1)
+
+
+def forwarding(**members: object) -> Forwarding:
+    """Return one for device `phone`."""
+    values = {"name": "x", "kind": "webhook", "url": "https://x", "created": 0, "since": 0}
+    return Forwarding(**(values | {"devices": ("phone",)} | members))  # type: ignore[arg-type]
+
+
+def record_of(partition: int, offset: int, device: str) -> SinkRecord:
+    return SinkRecord(
+        topic="location",
+        partition=partition,
+        key=device,
+        value=b"{}",
+        timestamp=offset,
+        offset=offset,
+        original_topic="location",
+        original_partition=partition,
+        original_offset=offset,
+    )
+
+
+class World(RuleBasedStateMachine):
+    """A log, what it has of the group and of progress, and a worker that may die at any moment."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log: dict[int, list[str]] = {each: [] for each in PARTITIONS}  # devices
+        self.committed = dict.fromkeys(PARTITIONS, 0)
+        # In the first partition all are live, in the second one they have just been made.
+        self.progress: dict[tuple[RouteKey, int], Progress] = {
+            (key, 0): Progress(offset=0, live=True) for key in KEYS
+        }
+        self.forwarded: dict[RouteKey, set[tuple[int, int]]] = {key: set() for key in KEYS}
+        self.definitions = {key: forwarding() for key in KEYS}
+        self.now = 0.0
+        self.begin()
+
+    # ---- the worker's life ----
+
+    def begin(self) -> None:
+        self.ledger = Ledger()
+        self.in_flight: list[tuple[Route, Sequence[SinkRecord]]] = []
+        self.writing: list[ToStore] = []
+        for key, each in self.definitions.items():
+            self.ledger.put(key, each)
+        for partition in PARTITIONS:
+            known = {key: each for (key, of), each in self.progress.items() if of == partition}
+            end = len(self.log[partition])
+            self.ledger.assign(partition, self.committed[partition], 0, end, known)
+
+    @rule()
+    def crash(self) -> None:
+        self.begin()
+
+    @rule()
+    def stop(self) -> None:
+        self.commit(True)
+        self.writing += self.ledger.to_store(self.now, is_member=False, is_last=True)
+        self.acknowledge()
+        self.begin()
+
+    @rule(partition=st.sampled_from(PARTITIONS))
+    def rebalance(self, partition: int) -> None:
+        self.commit(True)
+        self.ledger.revoke(partition)
+        known = {key: each for (key, of), each in self.progress.items() if of == partition}
+        end = len(self.log[partition])
+        self.ledger.assign(partition, self.committed[partition], 0, end, known)
+
+    # ---- records ----
+
+    @rule(
+        partition=st.sampled_from(PARTITIONS),
+        device=st.sampled_from(["anna/phone", "bert/phone", "anna/watch", "eve/phone"]),
+        count=st.sampled_from([1, 3, 50, WAITING_MAX]),
+    )
+    def append(self, partition: int, device: str, count: int) -> None:
+        self.log[partition] += [device] * count
+
+    def arrived(self, partition: int, start: int, end: int) -> list[Arrived]:
+        found = []
+        for offset in range(start, end):
+            user, _, name = self.log[partition][offset].partition("/")
+            record = record_of(partition, offset, f"{user}/{name}")
+            found.append(Arrived(user, name, offset, record))
+        return found
+
+    @rule(partition=st.sampled_from(PARTITIONS), count=st.sampled_from([1, 7, 1000]))
+    def read(self, partition: int, count: int) -> None:
+        start = self.ledger.position(partition)
+        assert start is not None
+        end = min(start + count, len(self.log[partition]))
+        self.ledger.take_live(partition, self.arrived(partition, start, end), end, self.now)
+
+    @rule(partition=st.sampled_from(PARTITIONS), count=st.sampled_from([1, 7, 1000]))
+    def read_again(self, partition: int, count: int) -> None:
+        self.place()
+        chosen = list(self.ledger.eligible(partition))
+        if not chosen:
+            return
+        entry = chosen[0][1]
+        self.ledger.had_turn(entry)
+        start = entry.offset
+        assert start is not None
+        end = max(min(start + count, len(self.log[partition])), start)
+        self.ledger.take_behind(
+            *(partition, start, end, self.arrived(partition, start, end), chosen, self.now)
+        )
+
+    def place(self) -> None:
+        for route, entry in list(self.ledger.unplaced()):
+            entry.offset = min(route.forwarding.since, len(self.log[entry.partition]))
+
+    # ---- sending ----
+
+    @rule(data=st.data(), most=st.sampled_from([1, 5, 400]))
+    def send(self, data: st.DataObject, most: int) -> None:
+        waiting = [each for each in self.ledger.routes() if each.waiting_count]
+        if waiting:
+            route = data.draw(st.sampled_from(waiting))
+            if not route.is_in_flight:
+                route.is_in_flight = True
+                self.in_flight.append((route, route.batch(most)))
+
+    @rule(is_whole=st.booleans())
+    def answered(self, is_whole: bool) -> None:
+        if not self.in_flight:
+            return
+        route, records = self.in_flight.pop(0)
+        route.is_in_flight = False
+        done = records if is_whole else records[::2]
+        self.forwarded[route.user, route.id] |= {
+            (each.original_partition or 0, each.offset) for each in done
+        }
+        self.ledger.done(route, done, self.now)
+
+    @rule()
+    def not_answered(self) -> None:
+        if self.in_flight:
+            self.in_flight.pop(0)[0].is_in_flight = False
+
+    @rule()
+    def give_up_waiting(self) -> None:
+        self.now += 31
+        self.ledger.give_up_waiting(self.now)
+
+    @rule(most=st.sampled_from([5, 400]))
+    def work(self, most: int) -> None:
+        """Do all that a worker does, once."""
+        for partition in PARTITIONS:
+            self.read(partition, 1000)
+            self.read_again(partition, 1000)
+        for route in self.ledger.routes():
+            if not route.is_in_flight:
+                self.in_flight.append((route, route.batch(most)))
+                self.answered(True)
+        self.commit(True)
+        self.acknowledge()
+
+    @rule(key=st.sampled_from(KEYS), is_paused=st.booleans())
+    def pause(self, key: RouteKey, is_paused: bool) -> None:
+        self.definitions[key] = forwarding(paused_by="anna" if is_paused else None)
+        self.ledger.put(key, self.definitions[key])
+
+    # ---- what the log is told ----
+
+    @rule(is_member=st.booleans())
+    def commit(self, is_member: bool) -> None:
+        commits = self.ledger.commits()
+        if is_member:
+            self.committed.update(commits)
+        self.now += 3
+        self.writing += self.ledger.to_store(self.now, is_member=is_member)
+
+    @rule()
+    def acknowledge(self) -> None:
+        for each in self.writing:
+            self.progress[(each.route.user, each.route.id), each.entry.partition] = each.progress
+            self.ledger.stored(each, self.now)
+        self.writing = []
+
+    @rule()
+    def is_not_stored(self) -> None:
+        for each in self.writing:
+            self.ledger.not_stored(each)
+        self.writing = []
+
+    # ---- what holds ----
+
+    @invariant()
+    def nothing_would_be_lost_by_a_crash_now(self) -> None:
+        """What a new worker would not send again has been forwarded."""
+        for key in KEYS:
+            for partition, devices in self.log.items():
+                stored = self.progress.get((key, partition))
+                if stored is None:
+                    continue  # it would be placed by its time
+                begin = self.committed[partition] if stored.live else stored.offset
+                wanted = {
+                    (partition, offset)
+                    for offset, device in enumerate(devices[:begin])
+                    if device == f"{key[0]}/phone"
+                }
+                assert wanted <= self.forwarded[key]
+
+    @invariant()
+    def what_waits_is_bounded(self) -> None:
+        routes = list(self.ledger.routes())
+        assert all(each.waiting_count <= WAITING_MAX for each in routes)
+        assert self.ledger.waiting_bytes == sum(each.waiting_bytes for each in routes)
+        assert all(
+            each.waiting_count == sum(len(of.waiting) for of in each.entries.values())
+            for each in routes
+        )
+
+    def teardown(self) -> None:
+        """Everything comes in the end, once nothing fails any more."""
+        for key in KEYS:
+            self.pause(key, False)
+        for _ in range(200):
+            for partition in PARTITIONS:
+                self.read(partition, 1000)
+                for _ in range(3):
+                    self.read_again(partition, 1000)
+            for route in self.ledger.routes():
+                route.is_in_flight = False
+                self.in_flight = [(route, route.batch(400))]
+                self.answered(True)
+            self.commit(True)
+            self.acknowledge()
+            if self.is_done():
+                break
+        assert self.is_done()
+        assert all(each.live for each in self.progress.values())
+        self.nothing_would_be_lost_by_a_crash_now()
+
+    def is_done(self) -> bool:
+        return (
+            all(
+                self.forwarded[key]
+                >= {
+                    (partition, offset)
+                    for partition, devices in self.log.items()
+                    for offset, device in enumerate(devices)
+                    if device == f"{key[0]}/phone"
+                }
+                for key in KEYS
+            )
+            and len(self.progress) == len(KEYS) * len(PARTITIONS)
+            and all(each.live for each in self.progress.values())
+        )
+
+
+World.TestCase.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+TestWorld = World.TestCase
+
+
+def test_what_was_sent_before_it_began_is_left_out() -> None:
+    ledger = Ledger()
+    ledger.put(("anna", "1"), forwarding(since=5))
+    ledger.assign(0, 0, 0, 10, {("anna", "1"): Progress(offset=0, live=True)})
+    arrived = [
+        Arrived("anna", "phone", each, record_of(0, each, "anna/phone")) for each in range(10)
+    ]
+    ledger.take_live(0, arrived, 10, 0.0)
+    (route,) = ledger.routes()
+    assert [each.offset for each in route.batch(100)] == [5, 6, 7, 8, 9]
+
+
+def test_a_removed_forwarding_sends_nothing_more() -> None:
+    ledger = Ledger()
+    ledger.put(("anna", "1"), forwarding())
+    ledger.assign(0, 0, 0, 10, {("anna", "1"): Progress(offset=0, live=True)})
+    ledger.take_live(0, [Arrived("anna", "phone", 0, record_of(0, 0, "anna/phone"))], 1, 0.0)
+    (route,) = ledger.routes()
+    ledger.put(("anna", "1"), None)
+    assert (route.batch(10), ledger.waiting_bytes, ledger.has_user("anna")) == ([], 0, False)
+    assert ledger.commits() == {0: 1}

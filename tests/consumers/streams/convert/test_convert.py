@@ -1,0 +1,207 @@
+"""Copies of topics in other formats, with a real registry; and one on a broker."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from consumers.streams.convert.topology import Convert, Copying
+from consumers.streams.properties import Properties
+from consumers.streams.store import Store
+from consumers.streams.stream_task import StreamTask
+from consumers.worker.records import OutputRecord
+from consumers.worker.results import SessionFailed
+from tests.consumers.running import Process
+from tests.consumers.streams.harness import NOW, Record, make_fix
+from tests.registry_process import Registry
+from waylog.config import ConfigError
+from waylog.kafka.clients import ensure_topics, producer_config
+from waylog.kafka.ranges.topic_reader import read_topic
+from waylog.messages import Fix, Rejected, decode_fix, decode_rejected, encode
+from waylog.serialization.avro_schema import AvroSchema
+from waylog.serialization.message_schemas import MessageSchema
+from waylog.serialization.registry_client import RegistryClient
+from waylog.serialization.registry_serializer import RegistryDeserializer, RegistrySerializer
+from waylog.serialization.serializer import RecordPart
+
+FIX = make_fix(1, accuracy=5.0, attributes={"mode": "car", "legs": [1, {"a": None}]})
+
+
+@pytest.fixture
+def client(registry: Registry) -> Iterator[RegistryClient]:
+    client = RegistryClient(registry.url)
+    yield client
+    client.close()
+
+
+class Copies:
+    """Makes copies that end with the test."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.made: list[Copying] = []
+
+    def __call__(self, source: str, target: str, **more: str) -> StreamTask[int]:
+        texts = {"from": source, "to": target, "schema.registry.url": self.url}
+        properties = Properties(texts | {name.replace("_", "."): more[name] for name in more})
+        (processor,) = Convert(properties).processors()
+        assert isinstance(processor, Copying)
+        self.made.append(processor)
+        properties.check_all_known("convert")
+        assert processor.name == f"convert-{target}"
+        return StreamTask(processor, "changelog")
+
+
+@pytest.fixture
+def copy_of(registry: Registry) -> Iterator[Copies]:
+    copies = Copies(registry.url)
+    yield copies
+    for each in copies.made:
+        each.close()
+
+
+def copied(task: StreamTask[int], *records: Record) -> list[OutputRecord]:
+    return task.process({0: records}, {0: Store(int)}, NOW)
+
+
+def read(client: RegistryClient, record: OutputRecord, **more: Any) -> Any:
+    deserializer = RegistryDeserializer(client, RecordPart.VALUE, **more)
+    return deserializer.deserialize(record.topic, record.value, record.headers or ())
+
+
+def test_fixes_are_copied_to_avro_and_back(copy_of: Copies, client: RegistryClient) -> None:
+    there = copy_of("location", "location-avro")
+    trace = ("traceparent", b"00-1-2-03")
+    (record,) = copied(there, Record(encode(FIX), b"ann/phone", headers=[trace, ("own", b"x")]))
+    assert (record.topic, record.key, record.partition) == ("location-avro", b"ann/phone", None)
+    assert record.headers == [trace, ("own", b"x")]
+    value = read(client, record)
+    assert value["accuracy"] == 5.0 and json.loads(value["attributes"]) == FIX.attributes
+    # Its subject has the schema of the platform's message.
+    assert json.loads(MessageSchema(Fix).text)["name"] == "Fix"
+    back = copy_of("location-avro", "location", value_format="json")
+    (again,) = copied(back, Record(record.value, record.key))
+    assert again.topic == "location" and decode_fix(again.value or b"") == FIX
+
+
+def test_a_topic_that_changed_its_format_is_read_as_it_was_written(
+    copy_of: Copies, client: RegistryClient
+) -> None:
+    """JSON, Avro with the id in front, Avro with the GUID in a header, and a tombstone."""
+    message = MessageSchema(Fix)
+    records = [Record(encode(FIX))]
+    for in_header in (False, True):
+        writer = RegistrySerializer(client, RecordPart.VALUE, message.text, in_header=in_header)
+        data, headers = writer.serialize("mixed", message.to_avro(FIX))
+        records.append(Record(data, headers=list(headers)))
+    records.append(Record(None, b"ann/phone"))
+    outputs = copied(copy_of("mixed", "location", value_format="json"), *records)
+    assert [each.value and decode_fix(each.value) for each in outputs] == [FIX, FIX, FIX, None]
+    # What named the old schema is not handed on.
+    assert [each.headers for each in outputs] == [None] * 4
+
+
+def test_a_reader_that_is_older_than_the_writer_reads_the_copy(
+    copy_of: Copies, client: RegistryClient
+) -> None:
+    (record,) = copied(copy_of("location", "location-avro"), Record(encode(FIX)))
+    schema = json.loads(MessageSchema(Fix).text)
+    schema["fields"] = [each for each in schema["fields"] if each["name"] in ("id", "lat", "lon")]
+    older = AvroSchema(json.dumps(schema))
+    assert read(client, record, reader=older) == {"id": FIX.id, "lat": FIX.lat, "lon": FIX.lon}
+    schema["fields"].append({"name": "later", "type": "int", "default": 7})
+    assert read(client, record, reader=AvroSchema(json.dumps(schema)))["later"] == 7
+
+
+def test_bytes_are_bytes(copy_of: Copies, client: RegistryClient) -> None:
+    rejected = Rejected(reason="r", source="s", time=1, raw=b"\0\xff")
+    (record,) = copied(copy_of("error", "error-avro"), Record(encode(rejected)))
+    assert read(client, record)["raw"] == b"\0\xff"
+    (again,) = copied(copy_of("error-avro", "error", value_format="json"), Record(record.value))
+    assert decode_rejected(again.value or b"") == rejected
+
+
+def test_another_topic_has_a_schema_of_its_own(
+    copy_of: Copies, client: RegistryClient, tmp_path: Path
+) -> None:
+    trip = {"type": "record", "name": "Trip", "fields": [{"name": "km", "type": "double"}]}
+    (tmp_path / "trip.avsc").write_text(json.dumps(trip))
+    task = copy_of("trips", "trips-avro", value_schema=str(tmp_path / "trip.avsc"))
+    good, bad, junk = copied(task, Record(b'{"km":2.5}'), Record(b'{"km":"x"}'), Record(b"\0\0"))
+    assert read(client, good) == {"km": 2.5}
+    # What cannot be converted is kept, and those behind it go on.
+    assert [decode_rejected(each.value or b"").reason for each in (bad, junk)] == [
+        *("the value is no Trip: could not convert string to float: 'x'",),
+        "the value ends within the id of its schema",
+    ]
+
+
+def test_protobuf_is_written_too(copy_of: Copies, client: RegistryClient, tmp_path: Path) -> None:
+    pytest.importorskip("google.protobuf", reason="needs pip install 'waylog[protobuf]'")
+    (tmp_path / "fix.proto").write_text(
+        'syntax = "proto3"; message Other {} message Fix { string id = 1; double lat = 2; '
+        "double lon = 3; string device = 4; string user = 5; int64 time = 6; "
+        "int64 received = 7; optional double accuracy = 8; string attributes = 9; "
+        "optional double speed = 10; }"
+    )
+    task = copy_of(
+        *("location", "location-proto"), value_format="protobuf",
+        value_schema=str(tmp_path / "fix.proto"), value_message="Fix",
+    )  # fmt: skip
+    fix = make_fix(1, accuracy=5.0)
+    (record,) = copied(task, Record(encode(fix)))
+    if record.topic == "error":
+        pytest.fail(decode_rejected(record.value or b"").reason)
+    assert read(client, record)["time"] == str(fix.time)
+
+
+def test_while_the_registry_is_away_records_wait(copy_of: Copies) -> None:
+    task = copy_of("location", "x", schema_registry_url="http://127.0.0.1:1")
+    with pytest.raises(SessionFailed, match="does not answer"):
+        copied(task, Record(encode(FIX)))
+
+
+@pytest.mark.parametrize(
+    ("texts", "reason"),
+    [
+        ({"to": "b"}, "from=TOPIC is needed"),
+        ({"from": "a", "to": "a"}, "another topic"),
+        ({"from": "a", "to": "b"}, "schema.registry.url=http://HOST:8081 is needed"),
+        ({"from": "a", "to": "b", "value.format": "xml"}, "one of avro, protobuf"),
+        (
+            {"from": "a", "to": "b", "schema.registry.url": "http://x", "value.schema": "/no/file"},
+            "value.schema",
+        ),
+    ],
+)
+def test_mistakes_are_named(texts: dict[str, str], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        Convert(Properties(texts))
+
+
+def test_the_command_copies_a_topic(registry: Registry, client: RegistryClient) -> None:
+    servers = registry.bootstrap_servers
+    ensure_topics(servers)
+    fixes = [make_fix(number, device=f"ann/{number % 3}") for number in range(20)]
+    producer = Producer(producer_config(servers, "test"))
+    for fix in fixes:
+        producer.produce("location", encode(fix), fix.device.encode())
+    assert producer.flush(30) == 0
+    words = {"from": "location", "to": "copied", "schema.registry.url": registry.url}
+    properties = [word for pair in words.items() for word in ("--property", "=".join(pair))]
+    process = Process("streams", "run", "convert", "--bootstrap-servers", servers, *properties)
+    try:
+        deadline = time.monotonic() + 60
+        while len(found := list(read_topic(servers, "copied"))) < len(fixes):
+            assert time.monotonic() < deadline, process.output
+    finally:
+        process.stop()
+    reader = RegistryDeserializer(client, RecordPart.VALUE)
+    ids = {reader.deserialize("copied", each.value())["id"] for each in found}
+    assert ids == {fix.id for fix in fixes}

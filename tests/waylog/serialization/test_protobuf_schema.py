@@ -1,0 +1,189 @@
+"""Protobuf: texts of schemas, values, and the place of a message in front of them."""
+
+from __future__ import annotations
+
+import base64
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+pytest.importorskip("google.protobuf", reason="Protobuf needs pip install 'waylog[protobuf]'")
+
+from google.protobuf import descriptor_pb2, duration_pb2, timestamp_pb2
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from waylog.serialization.protobuf_parser import parse_proto
+from waylog.serialization.protobuf_printer import proto_text
+from waylog.serialization.protobuf_schema import ProtobufSchema
+from waylog.serialization.serializer import SerializationError
+
+TRIPS = """
+// Trips of devices.
+syntax = "proto3";
+package trips.v1;
+import "google/protobuf/timestamp.proto";
+import public 'place.proto';
+option java_package = "org.example";
+option (own).level = { a: [1, 2] b: "x" };
+message Trip {
+  reserved 8, 10 to 12, 100 to max;
+  reserved "old", "older";
+  string city = 1 [deprecated = true, json_name = "town"];
+  optional double km = 2;
+  repeated Stop stops = 3;
+  map<string, .places.Place> places = 4;
+  oneof how { bool walked = 5; Vehicle vehicle = 6; }
+  google.protobuf.Timestamp begin = 7;
+  int64 metres = 9;
+  bytes image = 13;
+  message Stop { int32 seconds = 1; message Reason { string text = 1; } Reason why = 2; }
+  enum Vehicle { option allow_alias = true; NONE = 0; CAR = 1; AUTO = 1; MINUS = -3; }
+}
+message Other { uint32 number = 1; }
+service Planner { rpc Plan (stream Other) returns (Trip) { option deprecated = true; } }
+"""
+PLACES = """
+syntax = "proto2";
+package places;
+message Place {
+  required string name = 1 [default = "a \\"b\\" \\303\\266"];
+  optional float height = 2 [default = -1.5e3];
+  optional group Inner = 3 { optional int32 x = 1; }
+  extensions 100 to 199;
+}
+extend Place { optional int32 rank = 100; }
+"""
+VALUE: dict[str, Any] = {
+    "city": "Wien",
+    "km": 1.5,
+    "stops": [{"seconds": 7, "why": {"text": "x"}}],
+    "places": {"home": {"name": "n"}},
+    "vehicle": "CAR",
+    "begin": "2026-01-01T00:00:00Z",
+    "metres": "9007199254740993",
+    "image": base64.b64encode(b"\0\xff").decode(),
+}
+
+
+@pytest.fixture(scope="module")
+def schema() -> ProtobufSchema:
+    return ProtobufSchema(TRIPS, {"place.proto": PLACES})
+
+
+def test_a_text_is_printed_so_that_it_means_the_same(schema: ProtobufSchema) -> None:
+    for text in (TRIPS, PLACES):
+        file = parse_proto(text, "x.proto")
+        assert parse_proto(proto_text(file), "x.proto") == file
+    for part in (
+        "reserved 8, 10 to 12, 100 to max;",
+        "map<string, .places.Place> places = 4;",
+        'string city = 1 [json_name = "town", deprecated = true];',
+        'option (own).level = { a : [ 1 , 2 ] b : "x" };',
+        "rpc Plan (stream Other) returns (Trip) {",
+        'import public "place.proto";',
+    ):
+        assert part in schema.text
+    assert "group Inner = 3 {" in proto_text(parse_proto(PLACES, "x.proto"))
+
+
+@pytest.mark.parametrize("file", [timestamp_pb2, duration_pb2, descriptor_pb2])
+def test_descriptors_of_protoc_come_back(file: Any) -> None:
+    theirs = descriptor_pb2.FileDescriptorProto()
+    file.DESCRIPTOR.CopyToProto(theirs)
+    theirs.ClearField("options")  # editions and features are not Protobuf's text here
+    for message in theirs.message_type:
+        for field in message.field:
+            field.ClearField("json_name")
+    assert proto_text(parse_proto(proto_text(theirs), theirs.name)) == proto_text(theirs)
+
+
+def test_a_value_comes_back(schema: ProtobufSchema) -> None:
+    data = schema.write(VALUE)
+    assert data[:1] == b"\0" and schema.name == "trips.v1.Trip"
+    assert schema.read(data) == VALUE
+    absent = schema.read(b"\0")
+    assert absent["city"] == "" and "km" not in absent and absent["stops"] == []
+
+
+@pytest.mark.parametrize(
+    ("message", "place", "value"),
+    [
+        ("trips.v1.Other", b"\2\2", {"number": 5}),
+        ("trips.v1.Trip.Stop", b"\4\0\2", {"seconds": 5}),
+        ("trips.v1.Trip.Stop.Reason", b"\6\0\2\0", {"text": "x"}),
+    ],
+)
+def test_other_messages_of_a_file_are_written_with_their_place(
+    schema: ProtobufSchema, message: str, place: bytes, value: dict[str, Any]
+) -> None:
+    writer = ProtobufSchema(TRIPS, {"place.proto": PLACES}, message=message)
+    data = writer.write(value)
+    assert data.startswith(place) and writer.name == message
+    assert schema.read(data) == value
+
+
+def test_readers_of_other_ages_understand_each_other() -> None:
+    old = ProtobufSchema('syntax = "proto3"; message T { string city = 1; }')
+    new = ProtobufSchema('syntax = "proto3"; message T { string town = 1; int32 km = 2; }')
+    assert new.read(old.write({"city": "Wien"}), new) == {"town": "Wien", "km": 0}
+    assert old.read(new.write({"town": "Wien", "km": 3}), old) == {"city": "Wien"}
+
+
+@pytest.mark.parametrize("value", [{"nope": 1}, {"km": "x"}, {"stops": 5}, [], "x", {"city": 5}])
+def test_a_value_of_another_form_is_refused(schema: ProtobufSchema, value: Any) -> None:
+    with pytest.raises(SerializationError, match=r"no trips\.v1\.Trip"):
+        schema.write(value)
+
+
+def test_a_value_that_is_nested_too_deeply_is_refused() -> None:
+    schema = ProtobufSchema('syntax = "proto3"; message T { T t = 1; }')
+    value: dict[str, Any] = {}
+    for _ in range(500):
+        value = {"t": value}
+    with pytest.raises(SerializationError):
+        schema.write(value)
+    data = b""
+    for _ in range(300):
+        length, size = bytearray(), len(data)
+        while size > 0x7F:
+            length.append(size & 0x7F | 0x80)
+            size >>= 7
+        data = b"\x0a" + bytes([*length, size]) + data
+    with pytest.raises(SerializationError):
+        schema.read(b"\0" + data)
+
+
+@given(st.binary(max_size=40))
+@example(b"\x80" * 6)
+@example(b"\x02")
+@example(b"\xfe\xff\xff\xff\x0f")
+def test_any_bytes_are_a_value_or_an_error_of_that_value(data: bytes) -> None:
+    schema = ProtobufSchema('syntax = "proto3"; message T { string a = 1; repeated int32 b = 2; }')
+    with suppress(SerializationError):
+        assert isinstance(schema.read(data), dict)
+
+
+_WORDS = st.sampled_from(
+    [
+        *("syntax", "=", '"proto3"', ";", "message", "A", "{", "}", "enum", "oneof", "map", "<"),
+        *(">", ",", "int32", "string", "1", "0x7", "-", "[", "]", "(", ")", "extend", "option"),
+        *("reserved", "to", "max", "group", "optional", "repeated", "required", "service", "rpc"),
+        *("returns", "stream", ".", "default", '"\\q"', "1.5e3", "import", "package", "//\n"),
+        *("extensions", "0", "00", "09", "99999999999999999999", "/* */", "json_name", "true"),
+    ]
+)
+
+
+@given(st.lists(_WORDS, max_size=40).map(" ".join))
+@example("message A { optional group")
+@example("message A {")
+@example('option java_package = "\\377";')
+@example("enum E { A = 0 [")
+def test_any_text_is_a_schema_or_an_error(text: str) -> None:
+    try:
+        schema = ProtobufSchema(text)
+    except SerializationError:
+        return
+    assert ProtobufSchema(schema.text).text == schema.text
