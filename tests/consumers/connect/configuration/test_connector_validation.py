@@ -34,6 +34,7 @@ from consumers.connect.configuration.topic_creation import NewTopic, TopicCreati
 from consumers.connect.configuration.variables import EnvironmentProvider, Variables
 from consumers.connect.converters.by_name import converter_plugins
 from consumers.connect.file.file_source import CONFIG as FILE_SOURCE_CONFIG
+from consumers.connect.http_source.properties import CONFIG as HTTP_SOURCE_CONFIG
 from consumers.connect.mqtt.properties import SOURCE_CONFIG as MQTT_SOURCE_CONFIG
 from consumers.connect.transforms.by_name import transform_plugins
 
@@ -434,7 +435,12 @@ def test_names_that_no_topic_can_have_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "name"), [(FILE_SOURCE_CONFIG, "topic"), (MQTT_SOURCE_CONFIG, "kafka.topic")]
+    ("config", "name"),
+    [
+        (FILE_SOURCE_CONFIG, "topic"),
+        (MQTT_SOURCE_CONFIG, "kafka.topic"),
+        (HTTP_SOURCE_CONFIG, "kafka.topic"),
+    ],
 )
 def test_sources_refuse_names_that_no_topic_can_have(config: ConfigDef, name: str) -> None:
     found = config.validate({name: "a b"})
