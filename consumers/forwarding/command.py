@@ -234,7 +234,7 @@ async def _serve(settings: WorkerSettings, keys: KeyRing) -> int:
 def _show(arguments: argparse.Namespace) -> int:
     from waylog.forwarding.known_forwardings import KnownForwardings
     from waylog.forwarding.shown import shown
-    from waylog.kafka.topic_reader import read_topic
+    from waylog.kafka.ranges.topic_reader import read_topic
     from waylog.kafka.topics import FORWARDING, FORWARDING_PROGRESS
 
     known = KnownForwardings(_keys(arguments.bootstrap_servers))

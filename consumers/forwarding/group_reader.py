@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from waylog.kafka.clients import LogUnreachable, consumer_config
 from waylog.kafka.errors import error_text
-from waylog.kafka.topic_reader import next_messages
+from waylog.kafka.polling import next_messages
 from waylog.kafka.topics import LOCATION
 from waylog.process.log_throttle import RepeatedFailure
 

@@ -19,7 +19,7 @@ from waylog.forwarding.known_forwardings import KnownForwardings
 from waylog.forwarding.shown import shown
 from waylog.kafka.clients import ensure_topics, producer_config
 from waylog.kafka.librdkafka_producer import append_records
-from waylog.kafka.topic_reader import read_topic
+from waylog.kafka.ranges.topic_reader import read_topic
 from waylog.kafka.topics import (
     FORWARDING,
     FORWARDING_PROGRESS,
