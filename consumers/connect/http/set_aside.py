@@ -102,8 +102,8 @@ class SetAside:
         for waiting in self._by_key.values():
             for record in waiting.records:
                 topic, partition, offset = record.place
-                before = first.get((topic, partition), offset)
-                first[topic, partition] = min(offset, before)
+                place = (topic, partition or 0)
+                first[place] = min(offset, first.get(place, offset))
         return first
 
     def forget(self, partitions: Collection[tuple[str, int]]) -> None:
