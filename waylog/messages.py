@@ -20,6 +20,10 @@ TRIGGER_CHARACTERS_MAX = 64
 CLOCK_AHEAD_MS = 5 * 60 * 1000
 #: Of the reason in a refused message that was shortened.
 _REASON_CHARACTERS_MAX = 100
+#: The source of events that topologies write (consumers.streams.events).
+STREAMS = "streams"
+#: The owner of a geofence that is of no user, but of all.
+EVERYBODY = "*"
 _YEAR_2000_MS = 946_684_800_000
 _ID_HASH_BYTES = 6
 _ID_TIME_MASK = (1 << 48) - 1

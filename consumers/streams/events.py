@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from consumers.streams.processor import Context
 from consumers.worker.records import InputRecord
 from waylog.kafka.topics import EVENT
-from waylog.messages import Event, Fix, encode, fix_id
-
-SOURCE: Final = "streams"
+from waylog.messages import STREAMS, Event, Fix, encode, fix_id
 
 
 def forward_event(
@@ -38,7 +36,7 @@ def forward_event(
         type=kind,
         time=time,
         received=fix.received,
-        source=SOURCE,
+        source=STREAMS,
         attributes={"transition": transition, **attributes, "fix_id": fix.id},
     )
     context.forward(EVENT, fix.device, encode(event), record)

@@ -4,9 +4,30 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from waylog.config import ConfigError
+
+
+def of_topologies(texts: Mapping[str, str], topologies: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Return the properties of each topology that runs in one process, by its name.
+
+    What begins with the name of one and a dot is that one's, any other is of the only one. Raises
+    ConfigError for a property that is of none.
+    """
+    found: dict[str, dict[str, str]] = {name: {} for name in topologies}
+    for name, text in texts.items():
+        topology, _, rest = name.partition(".")
+        if topology in found and rest:
+            found[topology][rest] = text
+        elif len(topologies) == 1:
+            found[topologies[0]][name] = text
+        else:
+            raise ConfigError(
+                f"--property {name}: say of which topology, for example "
+                f"{topologies[0]}.{name}; there are: {', '.join(topologies)}"
+            )
+    return found
 
 
 class Properties:

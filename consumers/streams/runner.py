@@ -1,4 +1,4 @@
-"""Runs a topology: creates its topics, and a worker for each of its processors."""
+"""Runs topologies: creates their topics, and a worker for each of their processors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import KafkaException
@@ -20,10 +21,16 @@ from consumers.streams.processor import (
 )
 from consumers.streams.store import Store
 from consumers.streams.stream_task import StreamTask
-from consumers.worker.membership import WorkerSettings
+from consumers.worker.membership import TopicsDiffer, WorkerSettings
 from consumers.worker.worker import Worker, describe
 from waylog.history.erasures import ErasureLog
-from waylog.kafka.clients import LogForbidden, LogUnreachable, client_config, ensure_topics
+from waylog.kafka.clients import (
+    LogForbidden,
+    LogUnreachable,
+    check_allowed,
+    client_config,
+    ensure_topics,
+)
 from waylog.kafka.topics import SOON_COMPACTED, Topic
 from waylog.observability.interceptors import Telemetry
 from waylog.process.threads import start_thread
@@ -39,9 +46,9 @@ _JOIN_S: Final = 30.0
 
 @dataclass(frozen=True)
 class TopologyRun:
-    """What is needed to run a topology; `run` is called in the main thread."""
+    """What is needed to run topologies in one process; `run` is called in the main thread."""
 
-    topology: Topology
+    topologies: Sequence[Topology]
     bootstrap_servers: str
     settings: WorkerSettings
     telemetry: Telemetry
@@ -50,12 +57,13 @@ class TopologyRun:
     def run(self, stopping: threading.Event, workers: list[Worker[Any]]) -> None:
         """Run until each of `workers`, which gets one for each processor, was told to stop.
 
-        Raises TopicsDiffer and LogUnreachable.
+        Raises TopicsDiffer, LogForbidden for a missing right, and LogUnreachable.
         """
         watchdog = Watchdog()
-        processors = self.topology.processors()
+        processors = [each for topology in self.topologies for each in topology.processors()]
         with ExitStack() as ending:
-            self._ensure(self.topology.topics(), stopping, watchdog)
+            topics = [each for topology in self.topologies for each in topology.topics()]
+            self._ensure(topics, stopping, watchdog)
             for processor in processors:
                 ending.callback(processor.close)
                 processor.start(self.bootstrap_servers, stopping)
@@ -69,15 +77,30 @@ class TopologyRun:
                 workers.append(self._worker(processor, task, waiting.one_less))
             if stopping.is_set():
                 return
+            failures: list[Exception] = []
+
+            def work(worker: Worker[Any]) -> None:
+                try:
+                    worker.run()
+                except (TopicsDiffer, LogForbidden) as error:
+                    failures.append(error)
+                    stopping.set()
+                    for each in workers:
+                        each.stop()
+
             others = [
-                start_thread(worker.run, f"worker {number}", may_end=stopping.is_set, daemon=True)
+                start_thread(
+                    partial(work, worker), f"worker {number}", may_end=stopping.is_set, daemon=True
+                )
                 for number, worker in enumerate(workers[1:], 2)
             ]
-            workers[0].run()
+            work(workers[0])
             for thread in others:
                 thread.join(_JOIN_S)
-        for worker in workers:
-            logger.info("topology %s stopped: %s", self.topology.name, describe(worker.counters))
+            if failures:
+                raise failures[0]
+        for processor, worker in zip(processors, workers, strict=False):
+            logger.info("topology %s stopped: %s", processor.name, describe(worker.counters))
 
     def _task(self, processor: StreamProcessor[Any]) -> tuple[StreamTask[Any], ErasureLog]:
         changelog = changelog_topic(application_id(processor))
@@ -95,7 +118,8 @@ class TopologyRun:
             task,
             client_id=application,
             telemetry=self.telemetry,
-            settings=self.settings,
+            # A supervisor tells why it has ended; what waits for a right looks as if it ran.
+            settings=replace(self.settings, ends_if_forbidden=True),
             on_ready=ready,
         )
 
@@ -125,7 +149,7 @@ class TopologyRun:
         said = False
         while not stopping.is_set():
             watchdog.alive()
-            partitions = _partitions(admin, processor.topic)
+            partitions = _partitions(admin, processor.topic)  # raises LogForbidden
             if partitions:
                 config = {"cleanup.policy": "compact", **SOON_COMPACTED}
                 self._ensure([Topic(topic, partitions, config)], stopping, watchdog)
@@ -153,9 +177,13 @@ class _Countdown:
 
 
 def _partitions(admin: AdminClient, topic: str) -> int:
-    """Return the number of a topic's partitions, 0 while it does not exist or nobody answers."""
+    """Return the number of a topic's partitions, 0 while it does not exist or nobody answers.
+
+    Raises LogForbidden.
+    """
     try:
         found = admin.list_topics(topic, timeout=2.0).topics[topic]
     except KafkaException:
         return 0
+    check_allowed(found.error, f"topic {topic}")
     return 0 if found.error is not None else len(found.partitions)

@@ -44,6 +44,9 @@ _ABORT_S: Final = 2.0
 #: Transactions in a row that may be aborted before the session counts as failed, which brings new
 #: clients and longer and longer pauses.
 _ABORTED_MAX: Final = 5
+#: Seconds of work for each second of commits, and the longest time between two commits for that.
+_WORK_FOR_A_COMMIT: Final = 4.0
+_COMMITS_LATE_S: Final = 1.0
 _NO_ANSWER: Final = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 _REFUSALS: Final = (
     KafkaError.MSG_SIZE_TOO_LARGE,
@@ -178,8 +181,8 @@ class ExactlyOnceResults(Generic[StateT]):
         In this order: once this member's generation is over, and its offsets are refused, no result
         can be stored and committed that the next owner of a partition would not see in its state.
         """
-        self._next_commit = time.monotonic() + self._settings.transaction_interval_s
-        deadline = time.monotonic() + self._settings.drain_s
+        began = time.monotonic()
+        deadline = began + self._settings.drain_s
         producer = self._producer.client
         while producer.flush(0.05) + self._dead_letters.flush(0):
             self._go_on(deadline)
@@ -189,6 +192,9 @@ class ExactlyOnceResults(Generic[StateT]):
         self._call(lambda: producer.commit_transaction(_CALL_S), deadline)
         self._is_open = self._has_letters = False
         self._aborted = 0
+        self._next_commit = next_commit(
+            began, time.monotonic(), self._settings.transaction_interval_s
+        )
         self._contact.heard()
         for assignment in assignments:
             assignment.committed = max(assignment.committed, assignment.acknowledged)
@@ -291,6 +297,16 @@ class ExactlyOnceResults(Generic[StateT]):
     def _failed(self, why: str) -> SessionFailed:
         self._is_void = True
         return SessionFailed(why)
+
+
+def next_commit(began: float, ended: float, interval_s: float) -> float:
+    """Return when to commit again, after a commit that took from `began` to `ended`.
+
+    Nothing is processed while the log commits. So where that takes long, for the log or for the
+    many records, it is done less often: it takes a fifth of the time at most, up to a bound.
+    """
+    work_s = min(_WORK_FOR_A_COMMIT * (ended - began), _COMMITS_LATE_S)
+    return max(began + interval_s, ended + work_s)
 
 
 def _is_refusal(error: KafkaError, topic: str | None) -> bool:

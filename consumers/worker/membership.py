@@ -47,6 +47,8 @@ class WorkerSettings:
     restart_pause_s: float = 1.0
     restart_pause_s_max: float = 30.0
     report_interval_s: float = 30.0
+    #: End when a right is missing; otherwise the worker waits until somebody gives it.
+    ends_if_forbidden: bool = False
 
 
 class TopicsDiffer(Exception):

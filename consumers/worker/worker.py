@@ -16,7 +16,7 @@ from consumers.worker.membership import Counters, Membership, WorkerSettings
 from consumers.worker.processor import Processor, StateT
 from consumers.worker.results import SessionFailed
 from consumers.worker.session import SESSIONS, Session
-from waylog.kafka.clients import LogUnreachable
+from waylog.kafka.clients import LogForbidden, LogUnreachable
 from waylog.observability.interceptors import Telemetry
 
 logger = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class Worker(Generic[StateT]):
         self._membership.stopping.set()
 
     def run(self) -> None:
-        """Consume until `stop`; raises TopicsDiffer."""
+        """Consume until `stop`; raises TopicsDiffer, and LogForbidden if the settings say so."""
         settings, stopping = self._membership.settings, self._membership.stopping
         pause_s = settings.restart_pause_s
         while not stopping.is_set():
@@ -75,6 +75,8 @@ class Worker(Generic[StateT]):
                 if stopping.is_set():
                     logger.warning("stopped: %s", error)
                     return
+                if settings.ends_if_forbidden and isinstance(error.__cause__, LogForbidden):
+                    raise error.__cause__ from None
                 self._membership.contact.silent()
                 # Only offsets whose results are stored were committed: new clients begin there.
                 if time.monotonic() - started > settings.restart_pause_s_max:

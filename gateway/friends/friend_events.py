@@ -7,15 +7,14 @@ edge of the circle to the door takes.
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Generic, NamedTuple, TypeGuard, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from gateway.formats import Context, owntracks, positions
-from gateway.friends.friend_filter import HOME_MS, FriendFilter, told_at
+from gateway.friends.friend_filter import HOME_MS, FriendFilter, is_number, told_at
 from gateway.users.cards import card, location
 from gateway.views.view import ViewEvent
 from waylog.kafka.topics import ADDRESS, LOCATION
@@ -194,9 +193,11 @@ class FriendEventFilter:
         members = _decoded(payload)
         lat, lon, seconds = members.get("lat"), members.get("lon"), members.get("tst")
         owner = device.partition("/")[0]
-        if members.get("_type") != "transition" or not (_number(lat) and _number(lon)):
+        if members.get("private"):
+            return None  # the way into a fence of the user's own, and out of it
+        if members.get("_type") != "transition" or not (is_number(lat) and is_number(lon)):
             return None
-        if not _number(seconds) or self.filter.at_home(owner, float(lat), float(lon)) is not None:
+        if not is_number(seconds) or self.filter.at_home(owner, float(lat), float(lon)) is not None:
             return None
         told = {
             name: members[name]
@@ -232,7 +233,3 @@ class FriendEventFilter:
 def _decoded(payload: bytes) -> dict[str, Any]:
     members: dict[str, Any] = msgspec.json.decode(payload, type=dict[str, Any])
     return members
-
-
-def _number(value: object) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

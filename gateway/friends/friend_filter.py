@@ -15,10 +15,10 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeGuard
 
-from gateway.friends.home_blur import RADIUS_M, Circle, circles_around
-from waylog.messages import Address, Fix
+from gateway.friends.home_blur import RADIUS_M, Area, Circle, circles_around
+from waylog.messages import EVERYBODY, STREAMS, Address, Event, Fix
 
 #: The name of the secret key in the user database.
 FRIEND_FILTER_SECRET: Final = "friend-filter"  # noqa: S105
@@ -45,6 +45,8 @@ _OF_VISITS: Final = (
     *("arrival", "departure", "place_id", "lat", "lon", "dwell_s"),
     *("silent_s", "fixes"),
 )
+_TRANSITIONS: Final = ("enter", "leave", "dwell")
+_OF_FENCES: Final = ("transition", "fence", "owner")
 _OF_TRIPS: Final = ("start", "end", "origin", "destination", "distance_m")
 
 #: Parts of an address that are shown within the circle; smaller areas would narrow it down.
@@ -53,6 +55,7 @@ _COARSE: Final = (
     *("country", "country_code"),
 )
 _USERS_MAX: Final = 50_000
+_LARGEST: Final = 1e300
 
 
 class Homes(Protocol):
@@ -193,6 +196,54 @@ class FriendFilter:
             told.fix_id = self._quarter_id(address.device, told.time)
         return told
 
+    # --- events ---------------------------------------------------------------------------------
+
+    def event(self, event: Event) -> Event | None:
+        """Return an event as friends may see it, or None: they are told of hardly any.
+
+        That is the way into a fence of everybody, or out of it, away from home. The name of a
+        user's own fence says what the place is to the user; speeding, silence and who is met are
+        nobody's business; and whatever happens at home would show where the door is.
+        """
+        members = event.attributes or {}
+        lat, lon = members.get("lat"), members.get("lon")
+        if (
+            not self.ready
+            or (event.source, event.type, members.get("owner")) != (STREAMS, "geofence", EVERYBODY)
+            or members.get("transition") not in _TRANSITIONS
+            or not (is_number(lat) and is_number(lon))
+            or self.at_home(event.user, lat, lon) is not None
+        ):
+            return None
+        told = _only(_OF_FENCES, members)
+        told |= {"lat": round(lat, _DEGREE_DIGITS), "lon": round(lon, _DEGREE_DIGITS)}
+        return Event(
+            id=self.id("event", event.id),
+            device=event.device,
+            user=event.user,
+            type=event.type,
+            time=event.time,
+            received=event.received,
+            source=event.source,
+            attributes=told,
+        )
+
+    def company(self, event: Event) -> str | None:
+        """Return whose device an own one has met, if its user may know; else None.
+
+        Nobody is told of a meeting at the other one's home: a device that says to be everywhere
+        would find out where that is. All places of a meeting count, since its beginning and its end
+        tell of each other. Whoever may see both users has to be asked besides.
+        """
+        members = event.attributes or {}
+        other, near_m = members.get("with"), members.get("near_m")
+        area = _area(members.get("area"))
+        if not self.ready or not isinstance(other, str) or area is None or not is_number(near_m):
+            return None
+        owner = other.partition("/")[0]
+        at_home = any(circle.is_near(area, near_m) for circle in self.circles(owner))
+        return None if at_home else other
+
     def _quarter_id(self, device: str, time: int) -> str:
         """Return an id that stays the same for a quarter of an hour at home."""
         return self.id("quarter", f"{device}\0{time}")
@@ -296,12 +347,27 @@ def _only(names: Sequence[str], row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: row[name] for name in names if name in row}
 
 
-def told_at(record: Fix | Address) -> int:
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Tell whether a member of JSON is a number that can be computed with."""
+    # No whole number is too large for a comparison, and nothing that is no number is less.
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return -_LARGEST < value < _LARGEST
+
+
+def _area(value: object) -> Area | None:
+    """Return the area of a meeting's event; None if it is none."""
+    if not isinstance(value, list) or len(value) != 4 or not all(map(is_number, value)):
+        return None
+    return Area(*value)
+
+
+def told_at(record: Fix | Address | Event) -> int:
     """Return the time (ms) to compare with a friendship: that of the record, or of its arrival.
 
     The earlier one counts: a phone whose clock is ahead cannot make a record look newer than it is.
     """
-    known = record.received if isinstance(record, Fix) else record.resolved
+    known = record.resolved if isinstance(record, Address) else record.received
     return min(record.time, known) if known else record.time
 
 

@@ -15,6 +15,8 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from waylog.great_circle import distance_m
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -29,6 +31,17 @@ _MOVED_M_MAX: Final = 250.0
 _CELLS_OF_A_WAY: Final = 8
 
 _METRES_PER_DEGREE: Final = 111_195.0
+#: The circle is one on a plane, and the corner of an area is not quite its nearest place.
+_ROUGHLY: Final = 1.02
+
+
+class Area(NamedTuple):
+    """What lies between two latitudes and two longitudes, in degrees."""
+
+    south: float
+    west: float
+    north: float
+    east: float
 
 
 class Circle(NamedTuple):
@@ -45,6 +58,16 @@ class Circle(NamedTuple):
         """Return the same for arrays of positions."""
         within: NDArray[np.bool_] = self._has(lat, lon)
         return within
+
+    def is_near(self, area: Area, metres: float) -> bool:
+        """Tell whether some place of an area is in the circle, or no farther from it than that."""
+        # Degrees of longitude from the centre, so that nothing depends on the antimeridian.
+        west, east = ((each - self.lon + 180) % 360 - 180 for each in (area.west, area.east))
+        if west > east or area.east - area.west >= 180:
+            return True
+        lat = min(max(self.lat, area.south), area.north)
+        away_m = distance_m(self.lat, 0.0, lat, min(max(0.0, west), east))
+        return away_m <= (RADIUS_M + metres) * _ROUGHLY
 
     def _has(self, lat: Any, lon: Any) -> Any:
         north = lat - self.lat

@@ -45,6 +45,7 @@ from gateway.http.requests.services import SERVICES, Services
 from gateway.http.routes import reading, receipts
 from gateway.http.routes.forwarding_routes import ForwardingRoutes
 from gateway.http.routes.geocoder import GeocoderProxy
+from gateway.http.routes.notice_routes import NoticeRoutes
 from gateway.http.routes.pages import Pages
 from gateway.http.routes.push_routes import PushRoutes
 from gateway.http.routes.session_routes import SessionRoutes
@@ -254,6 +255,7 @@ def build_application(services: Services, client_id: str) -> web.Application:
             web.get("/mqtt", _mqtt, allow_head=False),
             *proxy.routes(),
             *PushRoutes(services, ingest).routes(),
+            *NoticeRoutes(services, ingest).routes(),
             *forwardings.routes(),
             *SessionRoutes(services, ingest).routes(),
             *kafka_rest.routes(),

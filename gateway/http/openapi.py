@@ -190,12 +190,30 @@ def _paths() -> dict[str, Any]:
                 answer=_schema("DeviceReceipt"),
             )
         },
+        "/v1/devices/{device}/notices": {
+            "get": _of_device("Of which events of the device the user wants to be told"),
+            "put": _operation(
+                _READING,
+                'Choose them: {"kinds": ["enter", "leave", ...]}',
+                path=("device",),
+                body=True,
+            ),
+            "delete": _operation(
+                _READING,
+                "Choose the usual ones: all of the own devices, none of friends'",
+                path=("device",),
+                status="204",
+            ),
+        },
         "/v1/push/key": {
             "get": _operation(_READING, "The key for a browser's PushManager", public=True)
         },
         "/v1/push/subscriptions": {
             "post": _operation(
-                _READING, "Notify a browser of arrivals (PushSubscription)", body=True, status="201"
+                _READING,
+                "Notify a browser of arrivals and events (PushSubscription)",
+                body=True,
+                status="201",
             ),
             "delete": _operation(_READING, "No longer", body=True, status="204"),
         },

@@ -120,6 +120,9 @@ class AddressChannel(Protocol):
     def arrived(self, device: str, transition: bytes) -> None:
         """Deliver the OwnTracks transition of a device that has arrived at a favourite place."""
 
+    def noticed(self, device: str, notice: bytes) -> None:
+        """Deliver the JSON of a notice to the owner of a device."""
+
 
 class Pusher(Protocol):
     """Notifies channels of new addresses."""

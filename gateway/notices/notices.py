@@ -66,7 +66,8 @@ class Notices:
         self._once = once
         self._clock_ms = clock_ms
         self._arrivals = Arrivals()
-        self._pending: OrderedDict[str, Arrival] = OrderedDict()
+        # Time and transition of what devices in HTTP mode have not received yet.
+        self._pending: OrderedDict[str, tuple[int, dict[str, Any]]] = OrderedDict()
         self._everywhere: list[Callable[[str, bytes], object]] = []
         self._once_only: list[Callable[[Arrival], object]] = []
 
@@ -90,28 +91,34 @@ class Notices:
         arrival = self._arrivals.observe(device, address.time, address.lat, address.lon, places)
         if arrival is None:
             return
-        self._pending[device] = arrival
-        if len(self._pending) > _PENDING_MAX:
-            self._pending.popitem(last=False)
-        message = msgspec.json.encode(self._transition(arrival))
+        told = self._transition(arrival)
+        self.keep(device, arrival.time, told)
+        message = msgspec.json.encode(told)
         for tell in self._everywhere:
             tell(device, message)
         if self._once_only and self._once.held():
             for tell_once in self._once_only:
                 tell_once(arrival)
 
+    def keep(self, device: str, time: int, told: dict[str, Any]) -> None:
+        """Keep a transition, of a time in ms, for a device in HTTP mode."""
+        self._pending[device] = (time, told)
+        if len(self._pending) > _PENDING_MAX:
+            self._pending.popitem(last=False)
+
     def take(self, device: str) -> dict[str, Any] | None:
         """Return the transition that a device in HTTP mode has not received yet, or None."""
         if not self._pending:
             return None
-        arrival = self._pending.pop(device, None)
-        if arrival is None or self._clock_ms() - arrival.time > FRESH_MS:
-            return None
-        return self._transition(arrival)
+        time, told = self._pending.pop(device, (0, None))
+        return None if self._clock_ms() - time > FRESH_MS else told
 
     def _transition(self, arrival: Arrival) -> dict[str, Any]:
-        fix = self._locations.latest(arrival.device)
-        return transition(arrival, tid_of(arrival.device.partition("/")[2], fix))
+        return transition(arrival, self.tid_of(arrival.device))
+
+    def tid_of(self, device: str) -> str:
+        """Return the two characters by which OwnTracks shows a device."""
+        return tid_of(device.partition("/")[2], self._locations.latest(device))
 
 
 def event_of(arrival: Arrival, received: int) -> Event:

@@ -15,6 +15,8 @@ from gateway.notices.arrivals import RADIUS_M, Arrival
 WAYPOINTS_MAX: Final = 10
 # Android identifies a region by its `tst`: a time between 2017 and 2020, derived from the place's
 # id.
+#: A member of messages that are not for friends; apps ignore it.
+PRIVATE: Final = "private"
 _FIRST_TST: Final = 1_500_000_000
 _TST_SPAN: Final = 100_000_000
 
@@ -44,6 +46,28 @@ def transition(arrival: Arrival, tid: str) -> dict[str, Any]:
         "lon": arrival.lon,
         "acc": round(RADIUS_M),
         "t": "c",
+    }
+
+
+def own_transition(
+    event: str, region: str, tid: str, time: int, lat: float, lon: float
+) -> dict[str, Any]:
+    """Return a way into a user's region or out of it, which none of the user's friends get.
+
+    `event` is `enter` or `leave`, `time` in ms.
+    """
+    return {
+        "_type": "transition",
+        "event": event,
+        "desc": region,
+        "tid": tid,
+        "tst": time // 1000,
+        "wtst": _FIRST_TST + zlib.crc32(region.encode()) % _TST_SPAN,
+        "lat": lat,
+        "lon": lon,
+        "acc": 0,
+        "t": "c",
+        PRIVATE: True,
     }
 
 

@@ -17,6 +17,9 @@ class AddressChannel(Protocol):
     def arrived(self, device: str, transition: bytes) -> None:
         """Take OwnTracks' transition of a device that has come to a place. Must not block."""
 
+    def noticed(self, device: str, notice: bytes) -> None:
+        """Take the JSON of a notice for the owner of a device. Must not block."""
+
 
 class Pusher:
     """Notifies all channels; an exception in one does not affect the others."""
@@ -48,3 +51,11 @@ class Pusher:
                 channel.arrived(device, transition)
             except Exception:
                 logger.exception("%s failed to take an arrival", type(channel).__name__)
+
+    def noticed(self, device: str, notice: bytes) -> None:
+        """Pass on a notice of an event."""
+        for channel in self._channels:
+            try:
+                channel.noticed(device, notice)
+            except Exception:
+                logger.exception("%s failed to take a notice", type(channel).__name__)

@@ -1,4 +1,4 @@
-"""Web Push: arrivals as notifications of a browser whose page is closed.
+"""Web Push: arrivals and events as notifications of a browser whose page is closed.
 
 RFC 8030 (the request), RFC 8291 (its encryption) and RFC 8292 (VAPID: the sender's identity). Push
 services are on the internet, so all of it is off unless the operator configures a contact address.
@@ -120,7 +120,7 @@ class WebPush:
         return base64.urlsafe_b64encode(point).rstrip(b"=").decode()
 
     def subscribe(self, user: str, subscription: Subscription) -> None:
-        """Send a user's arrivals to this subscription. Raises BadSubscription."""
+        """Send a user's arrivals and events to this subscription. Raises BadSubscription."""
         self._check(subscription)
         self._store.rights.add_push_subscription(
             user,
@@ -136,21 +136,25 @@ class WebPush:
 
     def arrived(self, arrival: Arrival) -> None:
         """Notify the browsers of a user; the callback of Notices.tell_once."""
+        message = {
+            "type": "arrival",
+            "device": arrival.device,
+            "place": name_of(arrival.place),
+            "time": arrival.time,
+            "lat": arrival.lat,
+            "lon": arrival.lon,
+        }
+        self.notify(arrival.device.partition("/")[0], message, arrival.device)
+
+    def notify(self, user: str, what: dict[str, Any], replaces: str) -> None:
+        """Send a message to the browsers of a user.
+
+        It takes the place of one that is not delivered yet and `replaces` the same.
+        """
         if not self.enabled:
             return
-        user = arrival.device.partition("/")[0]
-        message = msgspec.json.encode(
-            {
-                "type": "arrival",
-                "device": arrival.device,
-                "place": name_of(arrival.place),
-                "time": arrival.time,
-                "lat": arrival.lat,
-                "lon": arrival.lon,
-            }
-        )
-        # A newer arrival of the device replaces one that is not delivered yet.
-        topic = base64.urlsafe_b64encode(hashlib.blake2b(arrival.device.encode()).digest()[:24])
+        message = msgspec.json.encode(what)
+        topic = base64.urlsafe_b64encode(hashlib.blake2b(replaces.encode()).digest()[:24])
         for endpoint, p256dh, auth in self._store.rights.push_subscriptions(user):
             if not self._waiting.take(user):
                 self._say_left_out(user)

@@ -35,6 +35,7 @@ class _Collector:
         yield _labelled("fixes", "Fixes acknowledged by the log.", "source", counts.fixes)
         yield _labelled("rejected", "Messages kept in topic error.", "source", counts.rejected)
         yield _counter("events", "Events appended.", counts.events)
+        yield _counter("notices", "Notices of events that users were sent.", counts.notices)
         yield _counter("messages", "MQTT messages for mapped topics.", counts.messages)
         yield _counter("repeated", "Fixes that the log had already.", counts.repeated)
         yield _counter("erased", "Of before their device was erased, not stored.", counts.erased)

@@ -33,6 +33,7 @@ class GatewayMetrics:
         self.fixes: dict[str, int] = {}  # acknowledged, by device format
         self.rejected: dict[str, int] = {}  # by device format
         self.events = 0
+        self.notices = 0  # notices of events that users were sent
         self.messages = 0  # MQTT messages on topics mapped by the operator
         self.erased = 0  # fixes and events older than the erasure of their device
         self.repeated = 0  # fixes that were already in the log, or on their way

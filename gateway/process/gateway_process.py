@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from gateway.bodies.parsing import Parsing
 from gateway.fixes.erasure_reader import open_erasures
 from gateway.fixes.known_fixes import KnownFixes, device_key, fix_key, use_secret
@@ -19,6 +21,7 @@ from gateway.fixes.siphash import KEY_BYTES
 from gateway.fixes.submit import Submitter
 from gateway.friends.friend_events import FriendEventFilter
 from gateway.friends.friend_filter import FRIEND_FILTER_SECRET, FriendFilter
+from gateway.friends.friendship_topic import FriendshipTopic
 from gateway.http.listener import HttpServer, start_http
 from gateway.http.requests.device_endpoints import DeviceEndpoints
 from gateway.http.requests.services import Services
@@ -38,6 +41,8 @@ from gateway.mqtt.workers.membership import (
 )
 from gateway.mqtt.workers.worker_hub import WorkerHub
 from gateway.notices.arrivals import Arrival
+from gateway.notices.event_notices import EventNotices, Notice
+from gateway.notices.event_teller import EventTeller
 from gateway.notices.notices import MachineLock, Notices, event_of
 from gateway.notices.push import Pusher
 from gateway.notices.web_push import WebPush
@@ -263,6 +268,14 @@ class _Gateway:
         stack.push_async_callback(self.receipts.close)
         once = MachineLock(settings.users.with_name(f"{settings.users.name}.notices"))
         stack.callback(once.close)
+        self.friendship_topic = FriendshipTopic(
+            settings.bootstrap_servers,
+            settings.client_id,
+            store.rights,
+            self.producer,
+            once,
+        )
+        self.permissions.subscribe(self.friendship_topic.rights_changed)
         self.notices = Notices(self.places, self.location_view, once)
         self.notices.tell(self.pusher.arrived)
         self.notices.tell_once(self._record_arrival)
@@ -270,6 +283,16 @@ class _Gateway:
         stack.push_async_callback(self.web_push.close)
         self.notices.tell_once(self.web_push.arrived)
         self.address_view.on_address(self.notices.address_changed)
+        self.event_notices = EventNotices(self.friend_filter, self.permissions.rights_of, now_ms)
+        self.event_teller = EventTeller(
+            settings.bootstrap_servers,
+            settings.client_id,
+            store.notices,
+            self.event_notices,
+            once,
+            self._tell_notice,
+            now_ms,
+        )
         lag = GroupLag(settings.bootstrap_servers, settings.client_id, settings.resolver_group)
         self.pipeline = Pipeline(self.location_view, self.address_view, self.metrics, lag)
         stack.push_async_callback(self.pipeline.close)
@@ -314,6 +337,8 @@ class _Gateway:
         self._register_gauges()
         if not self._settings.open_mode:
             self._beside(self.permissions.watch(), "looking for changed rights")
+            self._beside(self.friendship_topic.run(), "writing friendships")
+            self._beside(self.event_teller.run(), "telling of events")
         self._beside(self.places.watch(), "looking for new places")
         self._beside(self.viewers.tell_withheld(), "telling friends what was withheld")
         await self._start_mqtt()
@@ -472,6 +497,18 @@ class _Gateway:
     def _record_arrival(self, arrival: Arrival) -> None:
         self.submitter.submit_event(event_of(arrival, now_ms()))
 
+    def _tell_notice(self, notice: Notice) -> None:
+        device = notice.event.device
+        self.metrics.notices += 1
+        self.web_push.notify(notice.user, notice.message, notice.replaces)
+        if not notice.is_own:
+            return
+        self.pusher.noticed(device, msgspec.json.encode(notice.message))
+        transition = notice.transition(self.notices.tid_of(device))
+        if transition is not None:
+            self.notices.keep(device, notice.event.time, transition)
+            self.pusher.arrived(device, msgspec.json.encode(transition))
+
     def _is_known(self, device: str, fix_id: str) -> bool:
         return fix_key(device, fix_id) in self.location_view.known_fixes
 
@@ -484,6 +521,11 @@ class _Gateway:
         gauge("in_flight", "Fixes that wait for the log.", lambda: self.submitter.in_flight)
         gauge("viewers", "Live viewers.", lambda: len(self.viewers))
         gauge("devices", "Devices known.", lambda: len(self.location_view))
+        gauge(
+            "events_outdated",
+            "Events since the start that were too old to tell anybody.",
+            lambda: self.event_notices.outdated,
+        )
         gauge("known_fixes", "Ids remembered.", lambda: len(self.location_view.known_fixes))
         gauge(
             "view_unread_records",

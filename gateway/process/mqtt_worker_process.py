@@ -92,7 +92,7 @@ async def _start(
     pusher = Pusher()
     pushes = PushLedger()
     stack.callback(spawn(pushes.run(telemetry), "counting pushes", endless=True).cancel)
-    relay = RelayClient(relay_path, pusher.address_changed, pusher.arrived)
+    relay = RelayClient(relay_path, pusher.address_changed, pusher.arrived, pusher.noticed)
     running = spawn(relay.run(), "the way to the other workers", endless=True)
     stack.callback(running.cancel)
     await relay.connected.wait()

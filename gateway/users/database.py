@@ -24,6 +24,7 @@ from argon2 import PasswordHasher
 from gateway.formats.characters import FORBIDDEN_IN_NAMES
 from gateway.users import browser_sessions as sessions
 from gateway.users import rights_versions, scram_verifiers
+from gateway.users.notice_choices import NoticeChoices
 from gateway.users.rights import USUAL_RIGHTS, Rights, RightsTable
 
 #: The prefix of a token, by which people, secret scanners and `authenticate` recognise one.
@@ -128,6 +129,7 @@ class UserStore:
             self._connection.executescript(_SCHEMA + scram_verifiers.SCHEMA + sessions.SCHEMA)
             self.rights = RightsTable(self._connection, self._lock)
             self.sessions = sessions.SessionTable(self._connection, self._lock)
+            self.notices = NoticeChoices(self._connection, self._lock)
         except BaseException:
             self._connection.close()
             raise
@@ -275,6 +277,7 @@ class UserStore:
             )
         self.rights.forget(name)
         self.sessions.forget(name)
+        self.notices.forget(name)
 
     def exists(self, name: str) -> bool:
         """Tell whether there is a user of that name that has not been revoked."""

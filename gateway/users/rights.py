@@ -11,7 +11,7 @@ import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -61,6 +61,7 @@ CREATE TABLE IF NOT EXISTS secrets (
 """
 
 _GRANTS_MAX: Final = 100
+_NAMES_A_QUESTION: Final = 200
 #: Characters of base64; a picture of 192 x 192 pixels takes less than half of it.
 FACE_CHARACTERS_MAX: Final = 128 * 1024
 
@@ -168,6 +169,28 @@ class RightsTable:
                 "SELECT friend FROM friendships WHERE user = ? ORDER BY friend", (user,)
             ).fetchall()
         return [name for (name,) in rows]
+
+    def friendships(self, of: Collection[str] | None = None) -> dict[tuple[str, str], int]:
+        """Return since when (ms) a user's devices may be seen, by user and friend.
+
+        `of` are the users about whom it is asked, as user or friend; None: all. Revoked users have
+        no friends.
+        """
+        found: dict[tuple[str, str], int] = {}
+        names = [None] if of is None else list(of)
+        for begin in range(0, len(names), _NAMES_A_QUESTION):
+            some = names[begin : begin + _NAMES_A_QUESTION]
+            marks = ", ".join("?" * len(some))
+            where = "1" if of is None else f"(f.user IN ({marks}) OR f.friend IN ({marks}))"
+            with self._lock:
+                rows = self._connection.execute(
+                    "SELECT f.user, f.friend, f.since FROM friendships f "  # noqa: S608
+                    "JOIN users u ON u.name = f.user JOIN users v ON v.name = f.friend "
+                    f"WHERE u.revoked IS NULL AND v.revoked IS NULL AND {where}",
+                    () if of is None else (*some, *some),
+                ).fetchall()
+            found |= {(user, friend): max(0, since) for user, friend, since in rows}
+        return found
 
     def grant(self, user: str, access: str, topic_filter: str) -> None:
         """Let a user publish or subscribe to MQTT topics of others. Raises ValueError."""

@@ -2,15 +2,22 @@
 
     python -m load_tests.benches.streams_bench --topology speed
     python -m load_tests.benches.streams_bench --topology meetings --friends 10
+    python -m load_tests.benches.streams_bench --topology geofences,speed,silence
+    python -m load_tests.benches.streams_bench --topology geofences --fences 100 --java FOLDER
     python -m load_tests.benches.streams_bench --topology geofences --fences 100000
     python -m load_tests.benches.streams_bench --topology geofences --fences 100000 \\
         --tracks geolife.csv.gz
 
 Fixes of 10,000 devices lie in topic `location` before the topology starts. CPU is that of its
-process, librdkafka's threads included, from the first tenth of the fixes to the last one. The
+process, librdkafka's threads included, from the first tenth of the fixes to the last one; several
+topologies run in one process, and a fix is done when all of them have it. The
 places of the fixes are random walks, or out of a file with lines `uid,lat,lon,...`; half of the
 geofences lie where fixes are, the others up to two degrees away. They belong to everybody unless
 `--fences-of user` gives each user some of them.
+
+`--java` runs the same in Kafka Streams (load_tests/benches/java): the folder has the jars of
+org.apache.kafka:kafka-streams and org.slf4j:slf4j-simple with all that these need, and a JDK has to
+be there. `word-count`, which counts fixes by user, is made of operators in both.
 """
 
 from __future__ import annotations
@@ -44,6 +51,7 @@ from waylog.kafka.topics import (
     GEOFENCE_TOPIC,
     KEYED_PARTITIONS,
     LOCATION,
+    Topic,
 )
 from waylog.messages import Fix, encode, fix_id
 
@@ -53,6 +61,19 @@ _BEGIN_MS: Final = 1_700_000_000_000
 _INTERVAL_MS: Final = 5_000
 #: Part of the fixes after which measuring begins: by then all is loaded.
 _WARM: Final = 0.1
+
+_JAVA: Final = Path(__file__).parent / "java" / "StreamsBench.java"
+#: A topology of operators: fixes by user.
+WORD_COUNT: Final = "word-count"
+_COUNTS: Final = Topic("fixes-by-user", KEYED_PARTITIONS)
+_WORD_COUNT_MODULE: Final = """
+from consumers.streams.builder import stream
+from waylog.messages import Fix
+
+topology = (
+    stream("word-count", "location", Fix).group_by(lambda fix: fix.user).count().to("fixes-by-user")
+)
+"""
 
 Place = tuple[float, float]
 
@@ -72,6 +93,7 @@ def main(argv: list[str] | None = None) -> int:
     add("--fences-of", choices=("everybody", "user"), default="everybody")
     add("--friends", type=int, default=0, help="of each user, for meetings; default: %(default)s")
     add("--tracks", type=Path, help="CSV (gzip) with uid, lat and lon in its first columns")
+    add("--java", type=Path, metavar="FOLDER", help="measure Kafka Streams, with these jars")
     add("--processing-guarantee", default="at_least_once", help="default: %(default)s")
     arguments = parser.parse_args(argv)
     with (
@@ -79,7 +101,7 @@ def main(argv: list[str] | None = None) -> int:
         broker_process(Path(name)) as servers,
     ):
         ensure_topics(servers)
-        ensure_topics(servers, [GEOFENCE_TOPIC])
+        ensure_topics(servers, [GEOFENCE_TOPIC, _COUNTS])
         rounds = _rounds(arguments)
         first = next(rounds)
         _define(servers, arguments, first)
@@ -171,13 +193,16 @@ def _befriend(servers: str, arguments: argparse.Namespace) -> None:
 
 
 def _measured(servers: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    consumer = Consumer(consumer_config(servers, "bench", f"streams-{arguments.topology}"))
+    consumers = [Consumer(consumer_config(servers, "bench", group)) for group in _groups(arguments)]
     partitions = [TopicPartition(LOCATION, number) for number in range(KEYED_PARTITIONS)]
 
     def await_fixes(count: float) -> float:
         deadline = time.monotonic() + _LIMIT_S
         while True:
-            done = sum(max(0, each.offset) for each in consumer.committed(partitions, timeout=10.0))
+            done = min(
+                sum(max(0, each.offset) for each in consumer.committed(partitions, timeout=10.0))
+                for consumer in consumers
+            )
             if done >= count:
                 return float(done)
             if time.monotonic() > deadline:
@@ -192,13 +217,15 @@ def _measured(servers: str, arguments: argparse.Namespace) -> dict[str, Any]:
             cpu_s, seconds = _cpu_s(pid) - cpu_s, time.monotonic() - began
             fixes, memory_mb = last - first, _memory_mb(pid)
         ends = [
-            consumer.get_watermark_offsets(TopicPartition(EVENT, each.partition), timeout=10.0)
+            consumers[0].get_watermark_offsets(TopicPartition(EVENT, each.partition), timeout=10.0)
             for each in partitions
         ]
     finally:
-        consumer.close()
+        for consumer in consumers:
+            consumer.close()
     return {
         "topology": arguments.topology,
+        "engine": "waylog" if arguments.java is None else "Kafka Streams",
         "fences": arguments.fences,
         "fences_of": arguments.fences_of,
         "friends": arguments.friends,
@@ -212,18 +239,43 @@ def _measured(servers: str, arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def _groups(arguments: argparse.Namespace) -> list[str]:
+    """Return the groups that read topic `location`."""
+    if arguments.java is not None:
+        return [f"java-{arguments.topology}"]
+    return [f"streams-{name}" for name in arguments.topology.split(",")]
+
+
 @contextmanager
 def _topology_process(servers: str, arguments: argparse.Namespace) -> Iterator[int]:
-    words = ["streams", "run", arguments.topology, "--bootstrap-servers", servers]
-    words += ["--processing-guarantee", arguments.processing_guarantee]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "waylog.cli", *words], stderr=subprocess.DEVNULL
-    )
-    try:
-        yield process.pid
-    finally:
-        process.terminate()
-        process.wait()
+    with tempfile.TemporaryDirectory(prefix="waylog-bench-") as name:
+        words = _words(servers, arguments, Path(name))
+        process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
+        try:
+            yield process.pid
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def _words(servers: str, arguments: argparse.Namespace, folder: Path) -> list[str]:
+    """Return the command line of the topology."""
+    guarantee = arguments.processing_guarantee
+    if arguments.java is not None:
+        classes = f"{arguments.java}/*"
+        subprocess.run(["javac", "-d", str(folder), "-cp", classes, str(_JAVA)], check=True)
+        return [
+            *("java", "-Xmx512M", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"),
+            *("-cp", f"{folder}:{classes}", _JAVA.stem),
+            *(servers, arguments.topology, guarantee, str(folder / "states")),
+        ]
+    names = arguments.topology.split(",")
+    if arguments.topology == WORD_COUNT:
+        module = folder / "word_count.py"
+        module.write_text(_WORD_COUNT_MODULE)
+        names = ["--module", str(module)]
+    words = ["streams", "run", *names, "--bootstrap-servers", servers]
+    return [sys.executable, "-m", "waylog.cli", *words, "--processing-guarantee", guarantee]
 
 
 def _cpu_s(pid: int) -> float:

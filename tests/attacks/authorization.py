@@ -149,6 +149,14 @@ HTTP: Final = (
     ),
     Rows(
         Row(
+            "Of which events of the device the asker is told, as the asker has chosen",
+            _SEES | {"token": REFUSED, "admin": REFUSED},
+            b'{"kinds":["enter"]}',
+        ),
+        tuple((method, "/v1/devices/{device}/notices") for method in ("GET", "PUT", "DELETE")),
+    ),
+    Rows(
+        Row(
             "One's own forwardings to other servers",
             _USERS | {"token": REFUSED, "session": UNKNOWN},
             b"{}",
@@ -214,6 +222,7 @@ MQTT: Final = {
     ("subscribe", "owntracks/owner/phone/cmd"): _OWN_TOPIC,
     ("subscribe", "owntracks/owner/phone/waypoint"): _OWN_TOPIC,
     ("subscribe", "owntracks/owner/tablet/cmd"): _OWN_TOPIC | {"token": NO},
+    ("subscribe", "devices/owner/phone/notice"): _OWN_TOPIC,
     ("subscribe", "plant/1/temperature"): _ADMIN_TOPIC,
     ("publish", "owntracks/owner/phone"): _OWN_TOPIC,
     ("publish", "owntracks/owner/phone/cmd"): _OWN_TOPIC,

@@ -84,7 +84,7 @@ async def both(folder: Path) -> AsyncIterator[Both]:
         hub = WorkerHub(loop.call_later, lambda *_: False)
         relay = Relay(platform.server.channel, addresses, hub)
         await relay.start(folder / "relay")
-        client = RelayClient(folder / "relay", lambda *_: None, lambda *_: None)
+        client = RelayClient(folder / "relay", *[lambda *_: None] * 3)
         running = asyncio.create_task(client.run())
         await client.connected.wait()
         nothing = NoAddresses()

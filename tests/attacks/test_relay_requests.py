@@ -60,7 +60,7 @@ class BusyGateway:
 async def relayed(folder: Path) -> AsyncIterator[tuple[BusyGateway, RelayClient]]:
     gateway = BusyGateway()
     server = await asyncio.start_unix_server(gateway.serve, folder / "relay")
-    client = RelayClient(folder / "relay", lambda *_: None, lambda *_: None)
+    client = RelayClient(folder / "relay", *[lambda *_: None] * 3)
     running = asyncio.create_task(client.run())
     await client.connected.wait()
     try:

@@ -11,7 +11,7 @@ from waylog.cli import CommandError
 from waylog.config import Endpoint, save_properties
 from waylog.network.free_ports import FreePorts
 from waylog.network.local_accounts import SELF
-from waylog.supervision.supervisor import ProcessSpec
+from waylog.supervision.process_spec import ProcessSpec
 
 #: Seconds for a start: after a power cut a broker reads what its last checkpoint does not cover.
 _READY_S: Final = 600.0

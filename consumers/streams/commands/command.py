@@ -25,11 +25,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_ALL: Final = "all"
+
 _EXAMPLES: Final = """examples:
   waylog streams list                                  the topologies that there are
   waylog streams run NAME                              on the log of this machine; as many
                                                        processes as the topic has partitions
   waylog streams run NAME --property limit=36          with a property of the topology
+  waylog streams run speed trips --property speed.limit_kmh=130
+                                                       two topologies in one process
   waylog streams run --module my_topology.py           a topology of your own
   waylog streams geofences add home --user ann --circle 47.14,9.52,150
 """
@@ -39,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `waylog streams`."""
     parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    _add_run(actions.add_parser("run", help="run a topology until SIGTERM or SIGINT"))
+    _add_run(actions.add_parser("run", help="run topologies until SIGTERM or SIGINT"))
     listing = actions.add_parser("list", help="list the topologies that are installed")
     add_json(listing)
     geofences = actions.add_parser("geofences", help="add, list, import and remove geofences")
@@ -48,7 +52,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("name", nargs="?", metavar="NAME", help="a topology of `waylog streams list`")
+    add(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="topologies of `waylog streams list`, or `all`; they run in this process",
+    )
     add("--module", type=Path, metavar="FILE.py", help="take the topology from a Python file")
     add(
         "--bootstrap-servers",
@@ -62,7 +71,8 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a property of the topology (docs/streams.md lists them); may be given several times",
+        help="a property of the topology (docs/streams.md lists them), or TOPOLOGY.NAME=VALUE, "
+        "which is needed if there are several; may be given several times",
     )
     add_worker_options(parser, "results, states")
 
@@ -72,11 +82,11 @@ def check(arguments: argparse.Namespace) -> None:
     if arguments.action == "run":
         check_bootstrap_servers(arguments.bootstrap_servers)
         check_worker_options(arguments)
-        _topology(arguments)
+        _topologies(arguments)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run a topology, or list them, or change geofences."""
+    """Run topologies, or list them, or change geofences."""
     if arguments.action == "list":
         return _list(arguments.json)
     if arguments.action == "geofences":
@@ -92,20 +102,30 @@ def _list(as_json: bool) -> int:
     return EXIT_DONE
 
 
-def _topology(arguments: argparse.Namespace) -> Topology:
+def _topologies(arguments: argparse.Namespace) -> list[Topology]:
     from consumers.streams import registry
-    from consumers.streams.properties import Properties
+    from consumers.streams.properties import Properties, of_topologies
 
+    names = registry.names() if arguments.names == [_ALL] else arguments.names
     if arguments.module is not None:
-        factory = registry.find_in_file(arguments.module, arguments.name)
-    elif arguments.name is not None:
-        factory = registry.find(arguments.name)
+        if len(names) > 1:
+            raise ConfigError("--module: name one topology of the file")
+        factories = [registry.find_in_file(arguments.module, names[0] if names else None)]
+        names = names or [""]
+    elif names:
+        if len(set(names)) < len(names):
+            raise ConfigError("a topology is named twice")
+        factories = [registry.find(name) for name in names]
     else:
         raise ConfigError("name a topology of `waylog streams list`, or give --module FILE.py")
-    properties = Properties(pairs(arguments.properties, "--property"))
-    topology = factory(properties)
-    properties.check_all_known(topology.name)
-    return topology
+    texts = of_topologies(pairs(arguments.properties, "--property"), names)
+    topologies = []
+    for name, factory in zip(names, factories, strict=True):
+        properties = Properties(texts[name])
+        topology = factory(properties)
+        properties.check_all_known(topology.name)
+        topologies.append(topology)
+    return topologies
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -122,7 +142,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
     check(arguments)
     configure_logging()
-    topology = _topology(arguments)
+    topologies = _topologies(arguments)
     stopping = threading.Event()
     workers: list[Worker[Any]] = []
 
@@ -137,12 +157,13 @@ def _run(arguments: argparse.Namespace) -> int:
     logging.getLogger().addHandler(KafkaLogHandler(telemetry))
 
     def ready() -> None:
-        logger.info("topology %s ready kafka=%s", topology.name, arguments.bootstrap_servers)
+        for topology in topologies:
+            logger.info("topology %s ready kafka=%s", topology.name, arguments.bootstrap_servers)
         notify_ready()
 
     tune_garbage_collector()
     running = TopologyRun(
-        topology,
+        topologies,
         arguments.bootstrap_servers,
         worker_settings(arguments),
         telemetry,

@@ -184,7 +184,7 @@ _ACTIONS: Final = {"add": _add, "import": _import, "list": _list, "remove": _rem
 
 
 def _owner(arguments: argparse.Namespace) -> str:
-    from consumers.streams.geofences.definition import EVERYBODY
+    from waylog.messages import EVERYBODY
 
     return EVERYBODY if arguments.everybody else str(arguments.user)
 

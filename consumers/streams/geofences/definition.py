@@ -23,8 +23,6 @@ import msgspec
 
 from waylog.malformed import MALFORMED
 
-#: The owner whose fences apply to the devices of all users.
-EVERYBODY: Final = "*"
 #: Of all rings of a polygon together, or of a line.
 POSITIONS_MAX: Final = 10_000
 #: m; a quarter of the way around the earth is 10,000 km.

@@ -42,6 +42,10 @@ class Shape(Protocol):
     def boxes(self) -> list[Box]:
         """Return boxes that hold the shape; none crosses the antimeridian."""
 
+    @property
+    def circle(self) -> tuple[float, float, float] | None:
+        """Latitude, longitude (degrees) and radius (m) if it is a circle, else None."""
+
 
 def shape_of(fence: Geofence) -> Shape:
     """Return the shape of a definition; raises InvalidGeofence."""
@@ -65,12 +69,17 @@ class CircleShape:
     def side(self, lat: float, lon: float, margin_m: float) -> int:
         """See Shape."""
         circle = self._circle
-        return _side(circle.radius - distance_m(lat, lon, circle.lat, circle.lon), margin_m)
+        return side_of_depth(circle.radius - distance_m(lat, lon, circle.lat, circle.lon), margin_m)
 
     def boxes(self) -> list[Box]:
         """See Shape."""
         circle = self._circle
         return _boxes_of([(circle.lon, circle.lat)], circle.radius)
+
+    @property
+    def circle(self) -> tuple[float, float, float]:
+        """See Shape."""
+        return self._circle.lat, self._circle.lon, self._circle.radius
 
 
 class CorridorShape:
@@ -97,11 +106,18 @@ class CorridorShape:
     def side(self, lat: float, lon: float, margin_m: float) -> int:
         """See Shape."""
         point = shapely.Point(self._plane.project(lat, lon))
-        return _side(self._distance_m - float(shapely.distance(self._line, point)), margin_m)
+        return side_of_depth(
+            self._distance_m - float(shapely.distance(self._line, point)), margin_m
+        )
 
     def boxes(self) -> list[Box]:
         """See Shape."""
         return self._boxes
+
+    @property
+    def circle(self) -> None:
+        """See Shape."""
+        return None
 
 
 class PolygonShape:
@@ -140,6 +156,11 @@ class PolygonShape:
         """See Shape."""
         return self._boxes
 
+    @property
+    def circle(self) -> None:
+        """See Shape."""
+        return None
+
 
 def _joined(parts: list[shapely.Polygon]) -> shapely.Geometry:
     """Return the union of polygons, without gaps as small as those that rounding leaves."""
@@ -148,7 +169,8 @@ def _joined(parts: list[shapely.Polygon]) -> shapely.Geometry:
     return shapely.buffer(wider, -_SEAM_M, join_style="mitre")
 
 
-def _side(depth_m: float, margin_m: float) -> int:
+def side_of_depth(depth_m: float, margin_m: float) -> int:
+    """Return the side of a place that is so many metres inside of a shape, within a margin."""
     if depth_m >= margin_m:
         return INSIDE
     return OUTSIDE if depth_m < -margin_m else UNDECIDED

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
 import msgspec
@@ -12,7 +13,8 @@ import msgspec
 from consumers.streams.events import forward_event
 from consumers.streams.fix_processor import DeviceState, FixProcessor
 from consumers.streams.geofences.definition import Geofence, InvalidGeofence, decode_geofence
-from consumers.streams.geofences.fence_index import Fence, FenceIndex
+from consumers.streams.geofences.fence_index import Candidate, Fence, FenceIndex
+from consumers.streams.geofences.shape import side_of_depth
 from consumers.streams.geofences.stays import Stay, take_fix
 from consumers.streams.global_table import GlobalTable
 from consumers.streams.processor import Context
@@ -26,6 +28,8 @@ logger = logging.getLogger(__name__)
 TYPE: Final = "geofence"
 #: m; a fix that is known no better decides nothing.
 _ACCURACY_M_MAX: Final = 10_000_000.0
+_UNKNOWN: Final = (None, math.nan)
+_NO_CANDIDATES: Final[Mapping[str, Candidate]] = {}
 
 
 class GeofencesState(DeviceState):
@@ -48,7 +52,7 @@ class Geofences(FixProcessor[GeofencesState]):
         self.fences = FenceIndex()
         self._table: GlobalTable[Geofence] | None = None
         # Candidates for the fixes of a batch, by the identity of the fix.
-        self._candidates: dict[int, list[Fence]] = {}
+        self._candidates: dict[int, dict[str, Candidate]] = {}
 
     def topics(self) -> Sequence[Topic]:
         """Return the topic of definitions."""
@@ -90,7 +94,7 @@ class Geofences(FixProcessor[GeofencesState]):
             return None
         if state is None:
             state = GeofencesState(time)
-        candidates = self._candidates.get(id(fix), ())
+        candidates = self._candidates.get(id(fix), _NO_CANDIDATES)
         if not candidates and not state.stays:
             return state
         lat, lon = fix.lat, fix.lon
@@ -103,12 +107,19 @@ class Geofences(FixProcessor[GeofencesState]):
             fence = fences.get(key)
             return fence if fence is not None and fence.is_for(device) else None
 
+        def side_of(fence: Fence) -> int:
+            _, depth_m = candidates.get(fence.key, _UNKNOWN)
+            if depth_m == depth_m:  # noqa: PLR0124 - NaN is not
+                return side_of_depth(depth_m, margin_m)
+            return fence.shape.side(lat, lon, margin_m)
+
         transitions = take_fix(
             state.stays,
             time,
-            candidates,
+            # Those that the fix may be inside of.
+            [fence for fence, depth_m in candidates.values() if not depth_m < margin_m],
             fence_of,
-            lambda fence: fence.shape.side(lat, lon, margin_m),
+            side_of,
         )
         for kind, fence, since in transitions:
             attributes = {

@@ -1,54 +1,11 @@
-"""Friendships, as the records of topic `friendship` hold them.
+"""Who is a friend of whom, by topic `friendship` (waylog.friendships).
 
-The key is `user LF friend`, and says that the friend may see the devices of the user; the value is
-JSON with the time from which on: {"since": 1700000000000}. A tombstone ends it. Two users are
-friends here if both may see each other, from the later of the two times on.
+Two users are friends here if both may see each other, from the later of the two times on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated
-
-import msgspec
-
-from consumers.streams.definitions import write_definitions
-from waylog.kafka.topics import FRIENDSHIP_TOPIC
-from waylog.malformed import MALFORMED
-
-
-class Friendship(msgspec.Struct, frozen=True):
-    """The value of a record of topic `friendship`."""
-
-    since: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]  # ms since 1970
-
-
-_decode = msgspec.json.Decoder(Friendship).decode
-
-
-def decode_friendship(key: str, value: bytes) -> Friendship:
-    """Return the friendship of a record; raises ValueError."""
-    user, _, friend = key.partition("\n")
-    if not user or not friend or user == friend or "/" in key or "\n" in friend:
-        raise ValueError("the key is user LF friend")
-    try:
-        return _decode(value)
-    except MALFORMED as error:
-        raise ValueError(f"no friendship: {error}") from None
-
-
-def write_friendships(
-    bootstrap_servers: str, friendships: Mapping[tuple[str, str], int | None]
-) -> None:
-    """Write since when friendships are, by user and friend; None ends one.
-
-    Raises LogUnreachable.
-    """
-    records = {
-        f"{user}\n{friend}": None if since is None else msgspec.json.encode(Friendship(since))
-        for (user, friend), since in friendships.items()
-    }
-    write_definitions(bootstrap_servers, FRIENDSHIP_TOPIC, records, "a friendship")
+from waylog.friendships import Friendship
 
 
 class Friends:

@@ -22,10 +22,11 @@ import msgspec
 from consumers.streams.fix_processor import DeviceState, FixProcessor
 from consumers.streams.global_table import GlobalTable
 from consumers.streams.meetings.cells import Grid
-from consumers.streams.meetings.friendships import Friends, Friendship, decode_friendship
+from consumers.streams.meetings.friendships import Friends
 from consumers.streams.processor import Context
 from consumers.streams.properties import Properties
 from consumers.worker.records import InputRecord, OutputRecord
+from waylog.friendships import Friendship, decode_friendship
 from waylog.kafka.topics import FRIENDSHIP, KEYED_PARTITIONS
 from waylog.messages import Fix
 

@@ -8,6 +8,7 @@ neighbours, but to as many pairs as its user has friends.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, cast
 
@@ -65,6 +66,16 @@ class Company(msgspec.Struct, array_like=True, gc=False):
     east: float = -180.0
     told: bool = False
     convoy: bool = False  # was told
+
+    def area(self) -> list[float]:
+        """Return south, west, north and east of the places in degrees, rounded to the outside.
+
+        An event is erased with its own device and not with the other one: it says no more of that
+        than where its own was.
+        """
+        south, west = (math.floor(each * 1000) / 1000 for each in (self.south, self.west))
+        north, east = (math.ceil(each * 1000) / 1000 for each in (self.north, self.east))
+        return [south, west, north, east]
 
     def metres(self) -> float:
         """Return the extent of the places."""
@@ -211,7 +222,11 @@ class Together(StreamProcessor[PairState]):
         more: dict[str, Any],
         context: Context,
     ) -> None:
-        """Tell both users, each of the own device; without a place, which each has anyhow."""
+        """Tell both users, each of the own device.
+
+        The area is where the two were together, to `near_m` metres: a gateway tells no user of a
+        meeting at the other one's home (FriendFilter.company).
+        """
         begins = transition == "begin"
         time = company.first + self._measures.least_ms if begins else company.last
         for own, friend in ((device, other), (other, device)):
@@ -219,7 +234,13 @@ class Together(StreamProcessor[PairState]):
                 id=f"{company.first}", device=own, user=own.partition("/")[0], lat=0.0, lon=0.0,
                 time=time, received=time,
             )  # fmt: skip
-            attributes = {"with": friend, "since": company.first, **more}
+            attributes = {
+                "with": friend,
+                "since": company.first,
+                "area": company.area(),
+                "near_m": self._measures.leave_m,
+                **more,
+            }
             forward_event(context, None, at, TYPE, transition, time, attributes, about=friend)
 
 

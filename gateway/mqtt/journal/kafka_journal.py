@@ -29,7 +29,8 @@ from waylog.sealing.sealing import LogProducer, repeated_opener
 
 #: Seconds within which several changes of one session become one record.
 _GATHER_S: Final = 0.02
-#: Seconds for the records of an orderly stop; the supervisor waits longer (waylog.supervision.up).
+#: Seconds for the records of an orderly stop; the supervisor waits longer
+#: (waylog.supervision.platform_processes).
 STOP_TIMEOUT_S: Final = 40.0
 
 

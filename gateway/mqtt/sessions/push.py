@@ -124,11 +124,17 @@ class MqttAddressChannel:
         The topic is that of a device of the platform's own, as iOS shows no transitions of the
         app's own base topic.
         """
-        router = self._router
-        topic = f"owntracks/{device.partition('/')[0]}/places/event"
+        self._news(f"owntracks/{device.partition('/')[0]}/places/event", transition)
+
+    def noticed(self, device: str, notice: bytes) -> None:
+        """Tell a user's programs of an event of the device; friends have no right to the topic."""
+        self._news(f"devices/{device}/notice", notice)
+
+    def _news(self, topic: str, payload: bytes) -> None:
         found = self._subscribed(topic)
         if found:
-            router.deliver(Message(topic, transition, _QOS, False), found, None, self._clock())
+            message = Message(topic, payload, _QOS, False)
+            self._router.deliver(message, found, None, self._clock())
         self._wake()
 
     # --- retained -------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ _TURN_S: Final = 0.0005
 _NAME: Final = "the relay between workers"
 EVERYBODY: Final = ""
 #: Last levels of topics that the platform publishes, and wildcards.
-_OF_THE_PLATFORM: Final = ("address", "info", "event", "+", "#")
+_OF_THE_PLATFORM: Final = ("address", "info", "event", "notice", "+", "#")
 
 _decode = msgspec.msgpack.Decoder(list[Any]).decode
 _encode = msgspec.msgpack.Encoder().encode
@@ -298,14 +298,21 @@ class Relay:
 
     def arrived(self, device: str, transition: bytes) -> None:
         """Pass on that a device has arrived at a favourite place; called by the pusher."""
+        self._pass_on_news("arrived", f"{device.partition('/')[0]}/places", device, transition)
+
+    def noticed(self, device: str, notice: bytes) -> None:
+        """Pass on a notice of an event; called by the pusher."""
+        self._pass_on_news("noticed", device, device, notice)
+
+    def _pass_on_news(self, kind: str, watched_name: str, device: str, payload: bytes) -> None:
         user = device.partition("/")[0]
         workers = {
             worker
-            for name in (f"{user}/places", f"{user}/", EVERYBODY)
+            for name in (watched_name, f"{user}/", EVERYBODY)
             for worker in self._watchers.get(name, ())
         }
         for worker in workers:
-            worker.send("arrived", device, transition)
+            worker.send(kind, device, payload)
 
     def _pass_on(self, worker: FrameProtocol, device: str, value: bytes) -> None:
         if not self._waiting:

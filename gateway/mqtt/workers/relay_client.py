@@ -41,10 +41,12 @@ class RelayClient:
         path: Path,
         on_address: Callable[[str, bytes], None],
         on_arrival: Callable[[str, bytes], None],
+        on_notice: Callable[[str, bytes], None],
     ) -> None:
         self._path = path
         self._on_address = on_address
         self._on_arrival = on_arrival
+        self._on_notice = on_notice
         self._wanted: Counter[str] = Counter()
         self._changed: dict[str, None] = {}
         self._requests = Requests(self.send)
@@ -131,6 +133,8 @@ class RelayClient:
                 self._on_address(device, value)
         elif kind == "arrived":
             self._on_arrival(*arguments)
+        elif kind == "noticed":
+            self._on_notice(*arguments)
         elif kind == "answer":
             self._requests.answered(*arguments)
         elif self.on_frame is not None:

@@ -11,15 +11,23 @@ from typing import Any
 import msgspec
 from confluent_kafka import Producer
 
+from consumers.streams.definitions import write_definitions
 from consumers.streams.heat_map.messages import CellCount
-from consumers.streams.meetings.friendships import write_friendships
 from consumers.streams.properties import Properties
 from consumers.streams.trips.topology import Trips
 from tests.consumers.running import Broker, Process, await_condition
 from tests.consumers.streams.harness import Driven, make_fix
 from tests.consumers.streams.test_topologies_on_a_broker import Reader, reader
 from waylog.kafka.clients import ensure_topics, producer_config
-from waylog.kafka.topics import EVENT, HEAT_MAP, HEAT_MAP_TOPIC, LOCATION, TRIP, TRIP_TOPICS
+from waylog.kafka.topics import (
+    EVENT,
+    FRIENDSHIP_TOPIC,
+    HEAT_MAP,
+    HEAT_MAP_TOPIC,
+    LOCATION,
+    TRIP,
+    TRIP_TOPICS,
+)
 from waylog.messages import Fix, decode_event, encode
 
 StartTopology = Callable[..., Process]
@@ -96,7 +104,8 @@ def test_counts_of_cells_come_through_both_processors(
 def test_friends_who_are_together_are_told_through_all_processors(
     broker: Broker, start_topology: StartTopology, reader: Callable[[str], Reader]
 ) -> None:
-    write_friendships(broker.address, {("ann", "bob"): 0, ("bob", "ann"): 0})
+    friends = {"ann\nbob": b'{"since":0}', "bob\nann": b'{"since":0}'}
+    write_definitions(broker.address, FRIENDSHIP_TOPIC, friends, "a friendship")
     start_topology("meetings", "--property", "idle_s=1")
     for second in range(0, 600, 60):
         send(

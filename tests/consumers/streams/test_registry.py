@@ -10,8 +10,9 @@ import pytest
 
 from consumers.streams import registry
 from consumers.streams.processor import Topology
-from consumers.streams.properties import Properties
+from consumers.streams.properties import Properties, of_topologies
 from tests.consumers.streams.harness import Driven, make_fix
+from waylog.cli import check_words
 from waylog.config import ConfigError
 
 PAGE = Path(__file__).parents[3] / "docs" / "streams.md"
@@ -85,3 +86,43 @@ def test_a_file_with_a_mistake_is_refused(
         registry.find_in_file(path, name)
     with pytest.raises(ConfigError, match="there is no such Python file"):
         registry.find_in_file(tmp_path / "other.py", name)
+
+
+def test_properties_go_to_the_topology_whose_name_they_begin_with() -> None:
+    texts = {"speed.limit_kmh": "30", "trips.stay_s": "60", "speed.limit_kmh.ann/car": "90"}
+    assert of_topologies(texts, ["speed", "trips"]) == {
+        "speed": {"limit_kmh": "30", "limit_kmh.ann/car": "90"},
+        "trips": {"stay_s": "60"},
+    }
+    alone = {"limit_kmh": "30", "limit_kmh.ann": "50", "speed.silence_s": "60"}
+    assert of_topologies(alone, ["speed"]) == {
+        "speed": {"limit_kmh": "30", "limit_kmh.ann": "50", "silence_s": "60"}
+    }
+    with pytest.raises(ConfigError, match=r"limit_kmh: say of which topology, .* speed\.limit_kmh"):
+        of_topologies({"limit_kmh": "30"}, ["speed", "trips"])
+    with pytest.raises(ConfigError, match=r"silence\.factor: say of which topology"):
+        of_topologies({"silence.factor": "2"}, ["speed", "trips"])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("speed", "speed"), "a topology is named twice"),
+        (("speed", "tripps"), "there is no topology tripps"),
+        (("speed", "all"), "there is no topology all"),
+        ((), "name a topology"),
+        (("--module", "x.py", "a", "b"), "--module: name one topology of the file"),
+        (("speed", "trips", "--property", "trips.limit_kmh=3"), "topology trips has no such prop"),
+    ],
+)
+def test_a_command_line_with_a_mistake_is_refused(words: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check_words(["streams", "run", *words])
+
+
+def test_all_are_the_topologies_of_the_list() -> None:
+    words = ["streams", "run", "all"]
+    for name in registry.names():
+        words += ["--property", f"{name}.unknown=1"]
+    with pytest.raises(ConfigError, match=f"topology {registry.names()[0]} has no such property"):
+        check_words(words)

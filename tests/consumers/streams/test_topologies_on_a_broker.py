@@ -156,6 +156,24 @@ def test_after_kill_9_there_is_every_event_and_repeats_have_equal_ids(
     assert {each.id: each for each in events(found)} == truth
 
 
+def test_several_topologies_run_in_one_process(
+    broker: Broker, start_topology: StartTopology, reader: Callable[[str], Reader]
+) -> None:
+    fleet = Fleet(broker.address, 20)
+    fleet.send(5)
+    words = ("speed", "trips", "silence", "--property", "speed.limit_kmh=36")
+    topology = start_topology(*words)
+    for name in ("trips", "silence"):
+        topology.wait_for(f"topology {name} ready")
+    found, states = reader(EVENT), reader("streams-trips-changelog")
+    truth = fleet.truth()
+    await_condition(lambda: len(events(found)) >= len(truth), 60, "all events of speeding")
+    assert {each.id: each for each in events(found)} == truth
+    await_condition(lambda: len({each.key() for each in states.read()}) == 20, 60, "all states")
+    assert topology.stop() == 0
+    topology.wait_for("topology silence stopped: ")
+
+
 def test_records_that_are_no_fixes_go_to_topic_error_and_stop_nobody(
     broker: Broker, start_topology: StartTopology, reader: Callable[[str], Reader]
 ) -> None:

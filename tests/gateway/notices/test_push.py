@@ -22,6 +22,9 @@ class Channel:
     def arrived(self, device: str, transition: bytes) -> None:
         self.address_changed(device, transition)
 
+    def noticed(self, device: str, notice: bytes) -> None:
+        self.address_changed(device, notice)
+
 
 def test_a_channel_that_fails_does_not_keep_others_from_hearing(
     caplog: pytest.LogCaptureFixture,
@@ -36,6 +39,8 @@ def test_a_channel_that_fails_does_not_keep_others_from_hearing(
     assert "Channel failed" in caplog.text
     with caplog.at_level(logging.ERROR):
         pusher.arrived("ada/phone", b"[]")
+        pusher.noticed("ada/phone", b"()")
+    assert good.heard.pop() == ("ada/phone", b"()")
     assert good.heard.pop() == ("ada/phone", b"[]")
     pusher.unregister(good)
     pusher.unregister(good)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests import child_processes
-from waylog.supervision.supervisor import ProcessSpec
+from waylog.supervision.process_spec import ProcessSpec
 
 #: On a machine that has much else to do, a Python may need many seconds to start.
 PATIENCE_S = 240.0

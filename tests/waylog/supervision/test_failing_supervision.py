@@ -25,9 +25,10 @@ from tests.waylog.supervision.processes import (
     until,
 )
 from waylog.process.child_process import ChildProcess
-from waylog.supervision import supervisor as module
+from waylog.supervision import supervisor as supervisor_module
 from waylog.supervision.output_log import OutputLog
-from waylog.supervision.supervisor import SupervisionError, Supervisor
+from waylog.supervision.process_spec import SupervisionError
+from waylog.supervision.supervisor import Supervisor
 
 
 class Refusing(logging.Handler):
@@ -125,7 +126,7 @@ async def test_a_process_is_started_again_whose_end_cannot_be_logged(
     await supervisor.wait_ready("one")
     aside = program.rename(tmp_path / "aside")
     refusing = Refusing("starting it again")
-    module.logger.addHandler(refusing)
+    logging.getLogger("waylog.supervision").addHandler(refusing)
     try:
         os.kill(state(tmp_path, "one")["pid"], signal.SIGKILL)
         await until(lambda: "its supervision failed" in caplog.text)
@@ -135,7 +136,7 @@ async def test_a_process_is_started_again_whose_end_cannot_be_logged(
         aside.rename(program)
         await until(lambda: state(tmp_path, "one")["ready"])
     finally:
-        module.logger.removeHandler(refusing)
+        logging.getLogger("waylog.supervision").removeHandler(refusing)
     assert "RuntimeError: planted" in caplog.text
     await supervisor.stop()
 
@@ -163,7 +164,7 @@ async def test_a_state_that_could_not_be_written_is_not_written_after_the_stop(
     def fail(*_arguments: Any, **_named: Any) -> str:
         raise RuntimeError("planted")
 
-    monkeypatch.setattr(module, "_STATE_AGAIN_S", 0.05)
+    monkeypatch.setattr(supervisor_module, "_STATE_AGAIN_S", 0.05)
     supervisor = Supervisor(tmp_path, tmp_path / "logs")
     with monkeypatch.context() as patch:
         patch.setattr(json, "dumps", fail)
@@ -228,12 +229,12 @@ async def test_a_supervision_that_cannot_go_on_is_told_and_the_processes_are_sto
         supervisor.start(spec(name, READY_THEN_WAIT))
         await supervisor.wait_ready(name)
     refusing = Refusing("", math.inf)
-    module.logger.addHandler(refusing)
+    logging.getLogger("waylog.supervision").addHandler(refusing)
     try:
         os.kill(state(tmp_path, "one")["pid"], signal.SIGKILL)
         with pytest.raises(SupervisionError, match="one is no longer supervised: RuntimeError: p"):
             await supervisor.wait_refused()
         await supervisor.stop()
     finally:
-        module.logger.removeHandler(refusing)
+        logging.getLogger("waylog.supervision").removeHandler(refusing)
     assert children() <= others

@@ -20,9 +20,11 @@ from tests.waylog.supervision.processes import (
     until,
 )
 from waylog.process.child_process import ChildProcess
-from waylog.supervision import supervisor as module
+from waylog.supervision import supervised_process as module
+from waylog.supervision import supervisor as supervisor_module
+from waylog.supervision.process_spec import StartError
 from waylog.supervision.progress import Progress
-from waylog.supervision.supervisor import StartError, Supervisor
+from waylog.supervision.supervisor import Supervisor
 
 
 async def test_a_frozen_process_ends_in_order_and_no_other_waits_for_it(
@@ -269,7 +271,7 @@ async def test_a_time_in_which_supervisor_and_process_were_asleep_is_no_silence(
 async def test_a_process_that_cannot_be_killed_keeps_no_other_from_being_stopped(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "STOP_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(supervisor_module, "STOP_TIMEOUT_S", 0.1)
     monkeypatch.setattr(module, "KILL_TIMEOUT_S", 0.1)
     program = """
         import signal

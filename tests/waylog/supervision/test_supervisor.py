@@ -28,8 +28,10 @@ from tests.waylog.supervision.processes import (
     state,
     until,
 )
-from waylog.supervision import supervisor as module
-from waylog.supervision.supervisor import ProcessSpec, StartError, Supervisor
+from waylog.supervision import supervised_process as module
+from waylog.supervision import supervisor as supervisor_module
+from waylog.supervision.process_spec import ProcessSpec, StartError
+from waylog.supervision.supervisor import Supervisor
 
 #: Each restart of some tests would leave a descriptor; other parts of this process may open some.
 ROUNDS = 3
@@ -145,7 +147,8 @@ async def test_a_supervisor_that_is_killed_leaves_nothing_behind(tmp_path: Path)
     program = f"""
         import asyncio, sys
         from pathlib import Path
-        from waylog.supervision.supervisor import ProcessSpec, Supervisor
+        from waylog.supervision.process_spec import ProcessSpec
+        from waylog.supervision.supervisor import Supervisor
 
         async def main():
             folder = Path({str(tmp_path)!r})
@@ -467,7 +470,7 @@ async def test_a_full_disk_is_named_once_and_ends_no_supervision(
 async def test_a_process_that_is_being_started_when_all_are_stopped_is_stopped_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "STOP_TIMEOUT_S", 600.0)
+    monkeypatch.setattr(supervisor_module, "STOP_TIMEOUT_S", 600.0)
     supervisor = Supervisor(tmp_path, tmp_path / "logs")
     others = children()
     stopping: list[asyncio.Task[None]] = []

@@ -12,8 +12,10 @@ from waylog.cli import CommandError
 from waylog.config import ConfigError, DataDirectory, load_properties
 from waylog.extras import EXTRAS
 from waylog.network.free_ports import FreePorts
+from waylog.supervision.platform_plan import PlatformPlan
+from waylog.supervision.platform_processes import PlatformProcesses
 from waylog.supervision.reserved_ports import ReservedPorts
-from waylog.supervision.up import _check, _Platform, add_arguments
+from waylog.supervision.up import add_arguments, check_start
 
 
 def options(*words: str) -> argparse.Namespace:
@@ -24,8 +26,8 @@ def options(*words: str) -> argparse.Namespace:
 
 
 def gateway_words(folder: Path, *words: str) -> list[str]:
-    platform = _Platform.plan(options(*words), DataDirectory(folder), FreePorts())
-    return list(platform._gateway(1).argv)
+    plan = PlatformPlan.of(options(*words), DataDirectory(folder), FreePorts())
+    return list(PlatformProcesses(plan).gateway(1).argv)
 
 
 def test_what_is_said_about_proxies_and_push_reaches_the_gateway(tmp_path: Path) -> None:
@@ -51,6 +53,45 @@ def test_other_options_of_the_gateway_are_passed_on_as_words(tmp_path: Path) -> 
         gateway_words(tmp_path, "--gateway-options='")
 
 
+def test_topologies_are_one_process_with_what_else_it_is_told(tmp_path: Path) -> None:
+    data = DataDirectory(tmp_path)
+    assert "streams" not in [
+        each.name
+        for each in PlatformProcesses(
+            PlatformPlan.of(options(), data, FreePorts())
+        ).beside_brokers()
+    ]
+    more = "--streams-options=--property speed.limit_kmh=100"
+    plan = PlatformPlan.of(options("--streams", "speed, trips", more), data, FreePorts())
+    [spec] = [each for each in PlatformProcesses(plan).beside_brokers() if each.name == "streams"]
+    words = list(spec.argv)
+    begin = words.index("streams")
+    assert words[begin : begin + 4] == ["streams", "run", "speed", "trips"]
+    assert words[words.index("--bootstrap-servers") + 1] == plan.bootstrap_servers
+    assert words[-2:] == ["--property", "speed.limit_kmh=100"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--streams", "tripps"), "there is no topology tripps"),
+        (("--streams", "speed,"), "--streams: names with commas between are expected"),
+        (("--streams", "speed", "--streams-options=trips"), "unrecognized arguments: trips"),
+        (("--streams", "speed", "--streams-options=--module x.py"), "--module x.py: there is no"),
+        (("--streams", "speed", "--streams-options=--property x=1"), "has no such property"),
+        (("--streams-options=--property x=1",), "--streams-options is for topologies"),
+    ],
+)
+def test_topologies_with_a_mistake_are_refused_before_anything_starts(
+    tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    data = DataDirectory(tmp_path / "data")
+    given = options("--no-history", *words)
+    with ReservedPorts() as ports, pytest.raises(ConfigError, match=message):
+        check_start(given, data)
+        PlatformProcesses(PlatformPlan.of(given, data, ports)).check(ports)
+
+
 @pytest.mark.parametrize(
     ("words", "accounts"),
     [
@@ -65,9 +106,9 @@ def test_brokers_let_no_other_account_in_unless_it_is_named(
     tmp_path: Path, words: tuple[str, ...], accounts: str, brokers: str
 ) -> None:
     data = DataDirectory(tmp_path)
-    platform = _Platform.plan(options("--brokers", brokers, *words), data, FreePorts())
-    assert platform.brokers is not None
-    specs = platform.brokers.specs()
+    plan = PlatformPlan.of(options("--brokers", brokers, *words), data, FreePorts())
+    assert plan.brokers is not None
+    specs = plan.brokers.specs()
     assert len(specs) == int(brokers)
     for spec in specs:
         assert load_properties(Path(spec.argv[-1]))["local.accounts"] == accounts
@@ -84,7 +125,7 @@ def test_a_wrong_list_of_accounts_is_refused_before_anything_starts(
     tmp_path: Path, words: tuple[str, ...], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        _check(options(*words), DataDirectory(tmp_path))
+        check_start(options(*words), DataDirectory(tmp_path))
 
 
 def test_without_spark_the_other_engine_is_named_and_taken(
@@ -93,13 +134,13 @@ def test_without_spark_the_other_engine_is_named_and_taken(
     monkeypatch.setitem(EXTRAS, "spark", ("no_such_module",))
     data = DataDirectory(tmp_path)
     with ReservedPorts() as ports:
-        platform = _Platform.plan(options("--data", str(tmp_path)), data, ports)
+        plan = PlatformPlan.of(options("--data", str(tmp_path)), data, ports)
         with pytest.raises(CommandError, match=r"waylog\[spark\]', or choose --engine ar") as hint:
-            platform.check(ports)
+            PlatformProcesses(plan).check(ports)
     assert "--history-options='--engine arrow', or --no-history" in str(hint.value)
     with ReservedPorts() as ports:
         words = ("--data", str(tmp_path), "--history-options=--engine arrow")
-        _Platform.plan(options(*words), data, ports).check(ports)
+        PlatformProcesses(PlatformPlan.of(options(*words), data, ports)).check(ports)
 
 
 def test_options_of_brokers_that_are_not_started_are_named(
@@ -108,7 +149,7 @@ def test_options_of_brokers_that_are_not_started_are_named(
     broker = Broker(tmp_path)
     try:
         words = ("--bootstrap-servers", broker.address, "--brokers", "3", "--no-history")
-        _check(options(*words), DataDirectory(tmp_path / "data"))
+        check_start(options(*words), DataDirectory(tmp_path / "data"))
     finally:
         broker.kill()
     assert "--brokers 3 has no effect" in caplog.text

@@ -27,7 +27,7 @@ CANNOT_LOG = """
         def emit(self, record):
             raise RuntimeError("planted")
 
-    logging.getLogger("waylog.supervision.supervisor").addHandler(Refusing(logging.WARNING))
+    logging.getLogger("waylog.supervision").addHandler(Refusing(logging.WARNING))
     sys.exit(main())
 """
 

@@ -55,3 +55,23 @@ def topic_extent(bootstrap_servers: str, client_id: str, topic: str) -> TopicExt
     except (KafkaException, TimeoutError) as error:
         raise LogUnreachable(f"topic {topic}: {error_text(error)}") from error
     return TopicExtent(f"{metadata.cluster_id} {described.topic_id}", first, end)
+
+
+def offsets_at(bootstrap_servers: str, client_id: str, topic: str, time_ms: int) -> dict[int, int]:
+    """Return the first offset of a time or later, of each partition that has one.
+
+    Blocks for some seconds at most. Raises LogUnreachable.
+    """
+    admin = AdminClient(client_config(bootstrap_servers, client_id))
+    try:
+        partitions = admin.list_topics(topic, timeout=_TIMEOUT_S).topics[topic].partitions
+        which = OffsetSpec.for_timestamp(time_ms)
+        asked = admin.list_offsets(
+            {TopicPartition(topic, each): which for each in partitions}, request_timeout=_TIMEOUT_S
+        )
+        found = {
+            place.partition: future.result(_TIMEOUT_S).offset for place, future in asked.items()
+        }
+    except (KafkaException, TimeoutError) as error:
+        raise LogUnreachable(f"topic {topic}: {error_text(error)}") from error
+    return {partition: offset for partition, offset in found.items() if offset >= 0}

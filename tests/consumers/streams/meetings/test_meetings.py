@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumers.streams.meetings.cells import Grid
-from consumers.streams.meetings.friendships import Friends, Friendship, decode_friendship
+from consumers.streams.meetings.friendships import Friends
 from consumers.streams.meetings.topology import Meetings
 from consumers.streams.properties import Properties
 from tests.consumers.streams.chain import Chain
@@ -23,6 +23,7 @@ from tests.consumers.streams.tracks import geolife
 from tests.consumers.streams.trips.truth import Spot, metres
 from tests.odd_records import MALFORMED_VALUES
 from waylog.config import ConfigError
+from waylog.friendships import Friendship, decode_friendship
 from waylog.messages import Fix
 
 #: Degrees of latitude that are a metre.
@@ -80,7 +81,7 @@ def end(chain: Chain) -> None:
     chain.pass_time(100_000)
 
 
-def test_a_meeting_is_told_to_both_users_of_their_own_device_and_without_places() -> None:
+def test_a_meeting_is_told_to_both_users_of_their_own_device_and_where_it_was() -> None:
     chain = started()
     send(chain, *together(0, 900, 30), *together(910, 2000, 500))
     end(chain)
@@ -96,8 +97,13 @@ def test_a_meeting_is_told_to_both_users_of_their_own_device_and_without_places(
     }  # fmt: skip
     assert len({each.id for each in events}) == 4
     for each in events:
-        assert {*(each.attributes or {})} <= {"transition", "with", "since", "until", "convoy",
-                                              "fix_id"}  # fmt: skip
+        members = each.attributes or {}
+        assert {*members} <= {
+            *("transition", "with", "since", "until", "convoy", "fix_id", "area", "near_m"),
+        }
+        assert members["near_m"] == 75
+        # Rounded to the outside, since it is erased with the own device only.
+        assert members["area"] in ([47.0, 9.0, 47.0, 9.0], [47.0, 9.0, 47.001, 9.0])
     assert {(each.attributes or {}).get("convoy") for each in events} == {None, False}
 
 

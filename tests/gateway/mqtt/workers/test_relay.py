@@ -82,7 +82,7 @@ async def relayed(
     def take(device: str, value: bytes) -> None:
         received.append((device, value))
 
-    client = RelayClient(path, take, take)
+    client = RelayClient(path, take, take, take)
     running = asyncio.create_task(client.run())
     await client.connected.wait()
     try:
@@ -104,6 +104,18 @@ async def test_a_worker_gets_what_it_watches_and_nothing_else(tmp_path: Path) ->
         client.watch(["devices/ada/phone/address"], False)
         client.watch(["owntracks/ada/phone/info", "devices/bob/+/address"], False)
         await eventually(lambda: not relay._watchers)
+
+
+async def test_notices_and_arrivals_reach_the_workers_of_their_user(tmp_path: Path) -> None:
+    async with relayed(tmp_path / "relay", Views()) as (relay, client, received):
+        client.watch(["devices/ada/phone/notice", "owntracks/ada/places/event"], True)
+        await eventually(lambda: len(relay._watchers) == 2)
+        for device in ("eve/phone", "ada/bike", "ada/phone"):
+            relay.noticed(device, b"notice")
+        relay.arrived("eve/phone", b"transition")
+        relay.arrived("ada/bike", b"transition")
+        await eventually(lambda: len(received) == 2)
+        assert received == [("ada/phone", b"notice"), ("ada/bike", b"transition")]
 
 
 async def test_no_other_account_of_the_machine_may_open_the_relay(tmp_path: Path) -> None:

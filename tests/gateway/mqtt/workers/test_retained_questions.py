@@ -382,7 +382,7 @@ async def test_a_search_for_one_user_does_not_wait_for_those_of_another(tmp_path
     loop = asyncio.get_running_loop()
     relay = Relay(views, views, WorkerHub(loop.call_later, lambda *_: False))
     await relay.start(tmp_path / "relay")
-    client = RelayClient(tmp_path / "relay", lambda *_: None, lambda *_: None)
+    client = RelayClient(tmp_path / "relay", *[lambda *_: None] * 3)
     running = asyncio.create_task(client.run())
     await client.connected.wait()
     asked = [
