@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from typing import Final
-
 from broker_core.cluster.image import ClusterImage
 from broker_core.errors import InvalidTopic, TopicAlreadyExists
-
-_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+from waylog.topic_names import TOPIC_NAME_RULE, is_topic_name
 
 
 def check_name(name: str) -> None:
     """Raise InvalidTopic for a name that Kafka would refuse."""
-    if name in {".", ".."} or not _LEGAL_NAME.fullmatch(name):
-        raise InvalidTopic(
-            f"the topic name {name!r} is not allowed: 1 to 249 letters, digits, '.', '_' and '-'"
-        )
+    if not is_topic_name(name):
+        raise InvalidTopic(f"the topic name {name!r} is not allowed: {TOPIC_NAME_RULE}")
 
 
 def check_new_name(name: str, image: ClusterImage) -> None:

@@ -96,9 +96,11 @@ def check(arguments: argparse.Namespace) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the worker until SIGTERM or SIGINT."""
     from waylog.observability.log_lines import configure_logging
+    from waylog.process.file_limit import raise_file_limit
     from waylog.process.memory_allocation import tune_memory_allocator
 
     check(arguments)
+    raise_file_limit()
     tune_memory_allocator()
     configure_logging()
     if arguments.action == _DISTRIBUTED:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -15,8 +14,8 @@ from typing import Any, Final
 from geoservice.commands.command import check_index, open_geocoder
 from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
 from waylog.config import DEFAULT_BOOTSTRAP_SERVERS, ConfigError, check_bootstrap_servers
+from waylog.topic_names import TOPIC_NAME_RULE, is_topic_name
 
-_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _COMPARE_EXAMPLES: Final = """examples:
   waylog resolver compare --index new.geo          look every device's newest fix up in new.geo
   waylog resolver compare --topic address-1f2e3d   with what a re-resolve has written
@@ -222,8 +221,8 @@ def _lines(comparison: Any) -> Iterator[str]:
 
 
 def _check_topic(name: str) -> None:
-    if not _TOPIC.fullmatch(name) or name in {".", ".."}:
-        raise ConfigError(f"--topic {name!r}: letters, digits, '.', '_' and '-', 249 at most")
+    if not is_topic_name(name):
+        raise ConfigError(f"--topic {name!r}: {TOPIC_NAME_RULE}")
 
 
 def _time_ms(text: str) -> int:

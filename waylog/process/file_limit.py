@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import sys
+from pathlib import Path
 from typing import Final
 
 _OWN_FILES: Final = 1000
@@ -34,6 +35,15 @@ def room_for_connections() -> int:
 def part_of_files(part: float, most: int) -> int:
     """Return a part of the files that a process may open, `most` at most."""
     return min(int(part * _files()), most)
+
+
+def files_left() -> int:
+    """Return how many more files the process may open."""
+    try:
+        # One of them is the folder itself, while it is read.
+        return _files() + 1 - sum(1 for _ in Path("/proc/self/fd").iterdir())
+    except OSError:
+        return 0  # there is none left to read the folder with
 
 
 def _files() -> int:

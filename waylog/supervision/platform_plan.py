@@ -41,6 +41,8 @@ class PlatformPlan:
     #: Topologies that run, or `all`; empty if none do.
     streams: tuple[str, ...]
     streams_options: tuple[str, ...]
+    forwarding: bool
+    forwarding_options: tuple[str, ...]
     schema_registry: Endpoint | None
     open: bool
 
@@ -82,6 +84,10 @@ class PlatformPlan:
             resolvers=arguments.resolvers,
             streams=_names("--streams", arguments.streams),
             streams_options=tuple(option_words("--streams-options", arguments.streams_options)),
+            forwarding=arguments.forwarding,
+            forwarding_options=tuple(
+                option_words("--forwarding-options", arguments.forwarding_options)
+            ),
             schema_registry=(
                 arguments.schema_registry
                 and settle(ports, "--schema-registry", arguments.schema_registry)

@@ -27,6 +27,7 @@ _DECIDED_HERE: Final = {
     ),
     "history": ("bootstrap_servers", "out", "once", "places_interval"),
     "streams": ("bootstrap_servers", "action", "names", "module"),
+    "forwarding": ("bootstrap_servers", "forwarding", "refused_ports"),
 }
 
 
@@ -51,6 +52,7 @@ class PlatformProcesses:
                 resolver_options=(),
                 history_options=(),
                 streams_options=(),
+                forwarding_options=(),
             )
         )
         gateway = _checked(self.gateway(1), plain.gateway(1))
@@ -60,6 +62,8 @@ class PlatformProcesses:
             _checked(self.history_job(plan.history), plain.history_job(plan.history))
         if plan.streams:
             _checked(self.streams(), plain.streams())
+        if plan.forwarding:
+            _checked(self.forwarding(), plain.forwarding())
         if plan.schema_registry:
             _checked(*[self.registry(plan.schema_registry)] * 2)
         if gateway.mqtts and parse_endpoint(gateway.mqtts).port:
@@ -74,6 +78,7 @@ class PlatformProcesses:
             *(self.resolver(number) for number in range(1, plan.resolvers + 1)),
         ]
         specs += [self.streams()] if plan.streams else []
+        specs += [self.forwarding()] if plan.forwarding else []
         return specs + ([self.registry(plan.schema_registry)] if plan.schema_registry else [])
 
     def geo(self) -> ProcessSpec:
@@ -121,6 +126,15 @@ class PlatformProcesses:
         words = ["streams", "run", *self._plan.streams]
         words += ["--bootstrap-servers", self._plan.bootstrap_servers, *self._plan.streams_options]
         return ProcessSpec("streams", waylog_command(*words))
+
+    def forwarding(self) -> ProcessSpec:
+        """Return the process that sends fixes on to users' own servers."""
+        plan = self._plan
+        served = [plan.http, plan.mqtt, plan.geo_http, plan.schema_registry]
+        ports = ",".join(str(each.port) for each in served if each is not None)
+        words = ["forwarding", "run", "--bootstrap-servers", plan.bootstrap_servers]
+        words += ["--refused-ports", ports, *plan.forwarding_options]
+        return ProcessSpec("forwarding", waylog_command(*words))
 
     def registry(self, listener: Endpoint) -> ProcessSpec:
         """Return the schema registry."""

@@ -38,6 +38,8 @@ def run(arguments: argparse.Namespace) -> int:
         os.environ.update(temporary_folder(data.temporary))
         if arguments.encrypt_values:
             _name_master_key(data)
+        if arguments.forwarding:
+            _name_forwarding_key(data)
         with ReservedPorts() as ports:
             plan = PlatformPlan.of(arguments, data, ports)
             PlatformProcesses(plan).check(ports)
@@ -66,6 +68,15 @@ def _name_master_key(data: DataDirectory) -> None:
     from waylog.sealing.value_encryption import ensure_master_key
 
     path = Path(os.environ.setdefault(ENVIRONMENT, str(data.master_key.resolve())))
+    ensure_master_key(path)
+
+
+def _name_forwarding_key(data: DataDirectory) -> None:
+    """Set the file of the key that seals forwardings, unless the environment names another."""
+    from waylog.forwarding.keys import FORWARDING_KEY
+    from waylog.sealing.value_encryption import ensure_master_key
+
+    path = Path(os.environ.setdefault(FORWARDING_KEY, str(data.master_key.resolve())))
     ensure_master_key(path)
 
 

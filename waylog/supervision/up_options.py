@@ -72,6 +72,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="WORDS",
         help="more of `waylog streams run`: --streams-options='--property speed.limit_kmh=100'",
     )
+    add(
+        "--forwarding",
+        action="store_true",
+        help="users may have their devices sent on to servers of their own (key: DATA/master.key)",
+    )
+    add(
+        "--forwarding-options",
+        default="",
+        metavar="WORDS",
+        help="more of `waylog forwarding run`: --forwarding-options='--forwarding-networks "
+        "192.168.1.0/24'",
+    )
     add("--schema-registry", metavar="H:P", help="a schema registry, too (default: none)")
     add("--geo", type=Path, metavar="INDEX", help="geocoding index (default: the embedded world)")
     add(
@@ -168,6 +180,8 @@ def _check_contradictions(arguments: argparse.Namespace) -> None:
                 raise ConfigError(f"{option} is for the history job; --no-history starts none")
     if arguments.streams_options and arguments.streams is None:
         raise ConfigError("--streams-options is for topologies; name some with --streams")
+    if arguments.forwarding_options and not arguments.forwarding:
+        raise ConfigError("--forwarding-options is for forwardings; say --forwarding too")
 
 
 def say_what_has_no_effect(arguments: argparse.Namespace) -> None:

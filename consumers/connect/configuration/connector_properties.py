@@ -19,12 +19,16 @@ from consumers.connect.configuration.definitions import (
     parse_type,
 )
 from consumers.connect.configuration.validators import (
+    all_of,
     at_least,
+    between,
     non_empty,
     non_empty_without_control_characters,
     one_of,
     one_of_ignoring_case,
     optional,
+    topic_name,
+    topic_names,
     unique_aliases,
     valid_regex,
 )
@@ -42,6 +46,8 @@ PREDICATES: Final = "predicates"
 CONNECTOR_VERSION: Final = "connector.plugin.version"
 #: Behind the name of a property whose value is a class.
 _VERSION: Final = ".plugin.version"
+#: More threads and clients than any worker has.
+_TASKS_MAX: Final = 10_000
 CONFIG_ACTION_RELOAD: Final = "config.action.reload"
 ERRORS_RETRY_TIMEOUT: Final = "errors.retry.timeout"
 ERRORS_RETRY_DELAY_MAX_MS: Final = "errors.retry.delay.max.ms"
@@ -120,7 +126,8 @@ _COMMON: Final = (
         name=TASKS_MAX,
         type=ConfigType.INT,
         default=1,
-        validator=at_least(1),
+        # Some connectors make as many as they may, whatever there is to do.
+        validator=between(1, _TASKS_MAX),
         importance=Importance.HIGH,
         documentation="The connector has at most this many tasks.",
         group=COMMON_GROUP,
@@ -284,6 +291,7 @@ _SINK: Final = (
         name=TOPICS,
         type=ConfigType.LIST,
         default=[],
+        validator=topic_names,
         importance=Importance.HIGH,
         documentation="The topics to consume, separated by commas.",
         group=COMMON_GROUP,
@@ -308,6 +316,7 @@ _SINK: Final = (
         name=DEAD_LETTER_TOPIC,
         type=ConfigType.STRING,
         default="",
+        validator=topic_name,
         importance=Importance.MEDIUM,
         documentation="The topic that gets the records which converters, transforms or the "
         "connector could not process; empty for none.",
@@ -397,7 +406,7 @@ _SOURCE: Final = (
         name=OFFSETS_TOPIC,
         type=ConfigType.STRING,
         default=None,
-        validator=non_empty,
+        validator=all_of(non_empty, topic_name),
         importance=Importance.LOW,
         documentation="A topic of its own for the connector's offsets; the worker's if it is not "
         "set.",

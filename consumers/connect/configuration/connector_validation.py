@@ -7,15 +7,19 @@ same check precedes the creation of a connector.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
 
 from consumers.connect.configuration.connector_properties import (
     CONNECTOR_VERSION,
     EXACTLY_ONCE_SUPPORT,
+    PREDICATES,
     SINK_CONFIG,
     SOURCE_CONFIG,
+    TOPIC_CREATION_GROUPS,
     TRANSACTION_BOUNDARY,
+    TRANSFORMS,
     validate_topics,
 )
 from consumers.connect.configuration.definitions import (
@@ -25,11 +29,12 @@ from consumers.connect.configuration.definitions import (
     ConfigValue,
     value_text,
 )
-from consumers.connect.configuration.exceptions import ConfigException
+from consumers.connect.configuration.exceptions import ConfigException, with_full_name
 from consumers.connect.configuration.password import HIDDEN
 from consumers.connect.configuration.plugin_properties import (
     CONVERTER_KINDS,
     PLUGIN_VERSION,
+    aliases_of_list,
     plugin_keys,
     validate_plugins,
     validate_versions,
@@ -43,8 +48,20 @@ from consumers.connect.configuration.plugins import (
     Plugins,
 )
 from consumers.connect.configuration.topic_creation import topic_creation_keys
-from consumers.connect.configuration.variables import NO_VARIABLES, Resolved, Variables
+from consumers.connect.configuration.variables import (
+    HIDDEN_PART,
+    NO_VARIABLES,
+    Resolved,
+    Variables,
+)
 from consumers.connect.configuration.version_range import check_version
+
+#: Where properties have names that a list gives, by the list.
+_NAMED_BY_LISTS: Final = {
+    TRANSFORMS: "transforms.",
+    PREDICATES: "predicates.",
+    TOPIC_CREATION_GROUPS: "topic.creation.",
+}
 
 
 class KeyInfo(msgspec.Struct, kw_only=True):
@@ -159,10 +176,13 @@ def validate_connector(
     for prefix, definition in _converters(present, found, plugins):
         keys |= {key.name: key for key in definition.embedded(prefix, "", 0)}
         for each in definition.validate(with_prefix(present, prefix)).values():
+            each.errors = [with_full_name(error, each.name, prefix) for error in each.errors]
             each.name = prefix + each.name
             found[each.name] = each
     groups = dict.fromkeys([*config.groups, *connector.config.groups])
-    return _answer(connector.name, keys, found.values(), list(groups), properties, resolved)
+    answer = _answer(connector.name, keys, found.values(), list(groups), properties, resolved)
+    _hide_aliases(answer, properties, resolved)
+    return answer
 
 
 def _defaults(
@@ -263,6 +283,43 @@ def _answer(
         if value is not None:
             configs.append(ConfigInfo(key_info(key), _value_info(value, key, raw, resolved)))
     return ConfigInfos(name, sum(len(each.value.errors) for each in configs), groups, configs)
+
+
+def _hide_aliases(answer: ConfigInfos, raw: Mapping[str, str | None], resolved: Resolved) -> None:
+    """Hide names of transforms, predicates and groups that variables stand for.
+
+    They are parts of the names of properties; one that the configuration itself has is no secret.
+    """
+    for listing, prefix in _NAMED_BY_LISTS.items():
+        if listing not in resolved.secrets:
+            continue
+        for alias in aliases_of_list(listing, resolved.properties):
+            own = f"{prefix}{alias}."
+            if any(name.startswith(own) for name in raw):
+                continue
+            answer.groups = [_without_alias(each, alias) for each in answer.groups]
+            for each in answer.configs:
+                if not each.value.name.startswith(own):
+                    continue
+                hidden = f"{prefix}{HIDDEN_PART}."
+                each.value.name = hidden + each.value.name.removeprefix(own)
+                if each.definition is not None:
+                    _hide_in(each.definition, alias, own, hidden)
+
+
+def _hide_in(key: KeyInfo, alias: str, own: str, hidden: str) -> None:
+    key.name = hidden + key.name.removeprefix(own)
+    key.dependents = [hidden + each.removeprefix(own) for each in key.dependents]
+    key.documentation = key.documentation.replace(f"'{alias}'", f"'{HIDDEN_PART}'")
+    key.display_name = _without_alias(key.display_name, alias)
+    key.group = None if key.group is None else _without_alias(key.group, alias)
+
+
+def _without_alias(title: str, alias: str) -> str:
+    """Return a title that names an alias in the end, or before the title of a part of it."""
+    if title.endswith((f": {alias}", f" for {alias}", f" in {alias}")):
+        return title.removesuffix(alias) + HIDDEN_PART
+    return title.replace(f": {alias}: ", f": {HIDDEN_PART}: ")
 
 
 def _value_info(

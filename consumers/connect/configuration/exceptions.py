@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar
 
 
@@ -30,6 +31,17 @@ def missing(name: str) -> ConfigException:
 def unknown_class(name: str, value: Any) -> ConfigException:
     """Return the error for a property that names a class which the worker does not have."""
     return invalid_value(name, value, f"Class {value} could not be found.")
+
+
+def with_full_name(message: str, name: str, prefix: str) -> str:
+    """Return a message about a property, with what is before its name in a configuration."""
+    found = re.match(
+        rf'((?:Invalid value .*? for |Missing required )?configuration "?){re.escape(name)}'
+        r"(?![\w.])",
+        message,
+        re.DOTALL,
+    )
+    return message if found is None else found[1] + prefix + name + message[found.end() :]
 
 
 def shown(value: Any) -> str:

@@ -33,6 +33,7 @@ from consumers.connect.configuration.exceptions import (
     ConfigException,
     invalid_value,
     unknown_class,
+    with_full_name,
 )
 from consumers.connect.configuration.plugins import PluginKind, Plugins
 from consumers.connect.configuration.validators import Validator
@@ -248,4 +249,10 @@ def validate_plugins(
             try:
                 plugin.make(with_prefix(properties, prefix))
             except ConfigException as error:
-                found[prefix + TYPE].errors = [*found[prefix + TYPE].errors, str(error)]
+                value, text = found[prefix + TYPE], str(error)
+                for name in plugin.config.keys:
+                    full = with_full_name(text, name, prefix)
+                    if full != text and prefix + name in found:
+                        value, text = found[prefix + name], full
+                        break
+                value.errors = [*value.errors, text]

@@ -12,6 +12,7 @@ from typing import Any
 
 from consumers.connect.configuration.exceptions import invalid_value
 from consumers.connect.java.regular_expression import JavaRegexError, compile_java
+from waylog.topic_names import TOPIC_NAME_RULE, is_topic_name
 
 Validator = Callable[[str, Any], None]
 
@@ -91,6 +92,18 @@ def non_empty_list(name: str, value: Any) -> None:
     """A list of at least one element."""
     if not value:
         raise invalid_value(name, value, "Empty list")
+
+
+def topic_name(name: str, value: Any) -> None:
+    """The name of a topic, or none at all."""
+    if value and not is_topic_name(value):
+        raise invalid_value(name, value, f"A topic has a name of {TOPIC_NAME_RULE}")
+
+
+def topic_names(name: str, value: Any) -> None:
+    """A list of names of topics, which may be empty."""
+    for each in value or ():
+        topic_name(name, each)
 
 
 def unique_aliases(name: str, value: Any) -> None:

@@ -25,6 +25,8 @@ from consumers.connect.java.regular_expression import JavaRegexError, compile_ja
 _VARIABLE: Final = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
 #: Shorter texts are not looked for in messages: they say nothing, and are in any message.
 _SECRET_CHARACTERS_MIN: Final = 4
+#: What a text has in the place of what a variable stands for.
+HIDDEN_PART: Final = "[hidden]"
 #: Returns the text of a file; raises OSError, ValueError for one that is no UTF-8.
 ReadFile = Callable[[str], str]
 
@@ -122,7 +124,7 @@ class Resolved(NamedTuple):
             for secret in secrets:
                 for part in _parts(secret):
                     if len(part) >= _SECRET_CHARACTERS_MIN:
-                        message = message.replace(part, "[hidden]")
+                        message = message.replace(part, HIDDEN_PART)
         return message
 
 

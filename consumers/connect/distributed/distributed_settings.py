@@ -18,11 +18,13 @@ from consumers.connect.configuration.definitions import (
 from consumers.connect.configuration.exceptions import ConfigException, invalid_value
 from consumers.connect.configuration.plugin_properties import with_prefix
 from consumers.connect.configuration.validators import (
+    all_of,
     at_least,
     between,
     non_empty,
     one_of_ignoring_case,
     optional,
+    topic_name,
 )
 from consumers.connect.configuration.variables import Variables
 from consumers.connect.group.membership import GroupTiming
@@ -100,7 +102,7 @@ DISTRIBUTED_CONFIG: Final = ConfigDef(
                 ConfigType.STRING,
                 f"The topic of {purpose}.",
                 NO_DEFAULT,
-                non_empty,
+                all_of(non_empty, topic_name),
                 Importance.HIGH,
             )
             for kind, purpose in _PURPOSES.items()

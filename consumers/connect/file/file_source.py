@@ -15,19 +15,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
+from consumers.connect.configuration.connector_properties import ERRORS_TOLERANCE
 from consumers.connect.configuration.definitions import ConfigDef, ConfigKey, ConfigType, Importance
 from consumers.connect.configuration.plugins import ExactlyOnceSupport
-from consumers.connect.configuration.validators import non_empty
+from consumers.connect.configuration.validators import all_of, at_least, non_empty, topic_name
 from consumers.connect.data.exceptions import ConnectException
 from consumers.connect.data.records import SourceRecord
 from consumers.connect.data.schemas import STRING
 from consumers.connect.file.followed_file import FollowedFile
-from consumers.connect.file.line_splitter import LineSplitter
+from consumers.connect.file.line_splitter import Line, LineSplitter
 from consumers.connect.plugins.connector import SourceConnector
 from consumers.connect.plugins.source_task import SourceTask
+from waylog.process.log_throttle import LogThrottle, since_last_line
 
 logger = logging.getLogger(__name__)
 
+LINE_BYTES_MAX: Final = "line.bytes.max"
 FILENAME: Final = "filename"
 POSITION: Final = "position"
 _STANDARD_INPUT: Final = 0
@@ -48,10 +51,10 @@ class FileStreamSourceTask(SourceTask):
         self._topic = ""
         self._batch = 0
         self._file: FollowedFile | None = None
-        self._input: LineSplitter = LineSplitter()
         self._input_ended = False
         #: Lines that were read and did not fit into the last batch.
-        self._lines: list[tuple[bytes, int]] = []
+        self._lines: list[Line] = []
+        self._left_out: Final = LogThrottle()
         self._said_missing = -_SAY_MISSING_S
 
     def start(self, properties: Mapping[str, str]) -> None:
@@ -60,13 +63,16 @@ class FileStreamSourceTask(SourceTask):
         self._name = settings["file"] or None
         self._topic = settings["topic"]
         self._batch = max(settings["batch.size"], 1)
+        self._line_bytes_max: int = settings[LINE_BYTES_MAX]
+        self._tolerates_all = properties.get(ERRORS_TOLERANCE, "").strip() == "all"
+        self._input = LineSplitter(self._line_bytes_max)
         if self._name is None:
             return
         offset = self.context.offset_reader.offset({FILENAME: self._name})
         position = (offset or {}).get(POSITION)
         if position is not None and (not isinstance(position, int) or position < 0):
             raise ConnectException("Offset position is the incorrect type")
-        self._file = FollowedFile(Path(self._name), position or 0)
+        self._file = FollowedFile(Path(self._name), position or 0, self._line_bytes_max)
 
     def poll(self) -> Sequence[SourceRecord] | None:
         """Return the next lines, or None after a moment without any; raises ConnectException."""
@@ -81,12 +87,14 @@ class FileStreamSourceTask(SourceTask):
                 break
             if lines is None:
                 self._say_missing()
+            elif self._has_begun_too_long:
+                self._leave_out()
             if time.monotonic() >= until:
                 return None
             time.sleep(_LOOK_S)
         if not self._lines:
             return None
-        lines, self._lines = self._lines[: self._batch], self._lines[self._batch :]
+        lines, self._lines = self._next_lines()
         partition, topic = {FILENAME: self._name}, self._topic
         now_ms = round(time.time() * 1000)
         # Standard input cannot be read again: its position is of no use.
@@ -101,14 +109,44 @@ class FileStreamSourceTask(SourceTask):
                 timestamp=now_ms,
             )
             for line, position in lines
+            if line is not None
         ]
+
+    def _next_lines(self) -> tuple[list[Line], list[Line]]:
+        """Return the next batch and the lines behind it; raises ConnectException.
+
+        What is before a line that fails the task is sent.
+        """
+        batch, rest = self._lines[: self._batch], self._lines[self._batch :]
+        for number, (line, _) in enumerate(batch):
+            if line is None and (self._tolerates_all or number == 0):
+                self._leave_out()
+            elif line is None:
+                return batch[:number], [*batch[number:], *rest]
+        return batch, rest
+
+    @property
+    def _has_begun_too_long(self) -> bool:
+        return self._input.is_too_long if self._file is None else self._file.is_too_long
+
+    def _leave_out(self) -> None:
+        """Log a line that is too long; raises ConnectException if that is not tolerated."""
+        text = (
+            f"{self._name or 'standard input'}: a line has more than {self._line_bytes_max} bytes "
+            f"({LINE_BYTES_MAX})"
+        )
+        if not self._tolerates_all:
+            raise ConnectException(text)
+        unsaid = self._left_out.count(time.monotonic())
+        if unsaid is not None:
+            logger.warning("%s: it is left out%s", text, since_last_line(unsaid))
 
     def stop(self) -> None:
         """Close the file."""
         if self._file is not None:
             self._file.close()
 
-    def _read_input(self) -> list[tuple[bytes, int]]:
+    def _read_input(self) -> list[Line]:
         if self._input_ended or not select.select([_STANDARD_INPUT], [], [], _LOOK_S)[0]:
             return []
         data = os.read(_STANDARD_INPUT, _READ_BYTES)
@@ -141,7 +179,7 @@ class FileStreamSourceConnector(SourceConnector):
             ConfigKey(
                 name="topic",
                 type=ConfigType.STRING,
-                validator=non_empty,
+                validator=all_of(non_empty, topic_name),
                 importance=Importance.HIGH,
                 documentation="The topic that gets the lines.",
             ),
@@ -151,6 +189,15 @@ class FileStreamSourceConnector(SourceConnector):
                 default=2000,
                 importance=Importance.LOW,
                 documentation="The most lines that are read at once.",
+            ),
+            ConfigKey(
+                name=LINE_BYTES_MAX,
+                type=ConfigType.INT,
+                default=16 * 1024 * 1024,
+                validator=at_least(1),
+                importance=Importance.LOW,
+                documentation="The most bytes of a line. One that is longer fails the task, or is "
+                "left out with errors.tolerance=all; it is not kept in memory.",
             ),
         ]
     )

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from consumers.connect.file.line_splitter import LineSplitter
+from consumers.connect.file.line_splitter import Line, LineSplitter
 
 logger = logging.getLogger(__name__)
 
@@ -26,18 +26,26 @@ LAST_LINE_S: Final = 5.0
 class FollowedFile:
     """One name of a file, read from a position on. All methods are called in one thread."""
 
-    def __init__(self, path: Path, position: int) -> None:
-        """`position` is a number of bytes, behind the end of a line."""
+    def __init__(self, path: Path, position: int, line_bytes_max: int) -> None:
+        """`position` is a number of bytes, behind the end of a line.
+
+        Of lines that are longer than `line_bytes_max` only the position is returned.
+        """
         self._path: Final = path
         self._start = position
         self._file: int | None = None
-        self._splitter: Final = LineSplitter()
+        self._splitter: Final = LineSplitter(line_bytes_max)
         self._read_to = 0  # bytes of the open file that were read
         #: When something was read, or when the file was found to have lost its name.
         self._changed_at = 0.0
         self._has_name = True
 
-    def read_lines(self) -> list[tuple[bytes, int]] | None:
+    @property
+    def is_too_long(self) -> bool:
+        """Tell whether the line that has no end yet is too long already."""
+        return self._splitter.is_too_long
+
+    def read_lines(self) -> list[Line] | None:
         """Return complete lines that have not been returned yet, each with the position behind it.
 
         None: the file does not exist (any more). An empty list: nothing new. Raises OSError.
@@ -81,7 +89,7 @@ class FollowedFile:
         self._has_name = True
         return True
 
-    def _at_end(self) -> list[tuple[bytes, int]] | None:
+    def _at_end(self) -> list[Line] | None:
         """Find out why there is nothing more to read."""
         assert self._file is not None
         status = os.fstat(self._file)
@@ -117,8 +125,8 @@ class FollowedFile:
         return [] if last is None else _with_positions([last], position)
 
 
-def _with_positions(lines: list[tuple[bytes, int]], position: int) -> list[tuple[bytes, int]]:
-    placed: list[tuple[bytes, int]] = []
+def _with_positions(lines: list[Line], position: int) -> list[Line]:
+    placed: list[Line] = []
     for line, size in lines:
         position += size
         placed.append((line, position))

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from consumers.connect.data.exceptions import ConnectException, DataException
 from consumers.connect.data.records import SinkRecord
 from consumers.connect.http.answers import Meaning
-from consumers.connect.http.lanes import batches_of, lanes_of
+from consumers.connect.http.lanes import batches_of, lanes_of, order_key
 from consumers.connect.http.properties import Settings
 from consumers.connect.http.sender import Outcome, Sender, notice_closed_connections
 from consumers.connect.http.templates.request import idempotency_key
@@ -125,7 +125,7 @@ class _Lane:
         while waiting:
             part = waiting.pop()
             if self._held:
-                part = [each for each in part if _key(each) not in self._held]
+                part = [each for each in part if order_key(each) not in self._held]
             if not part or self._result.is_interrupted:
                 continue
             if self._clock() > self._until:
@@ -150,7 +150,7 @@ class _Lane:
                 self._divide(part, ConnectException(outcome.reason), waiting)
             else:
                 self._result.note_later(outcome)
-                self._held.update(_key(each) for each in part)
+                self._held.update(order_key(each) for each in part)
                 if outcome.is_answered:
                     refusal = ConnectException(outcome.reason)
                     self._result.postponed.extend(Refusal(each, refusal) for each in part)
@@ -168,11 +168,3 @@ class _Lane:
     def _refuse(self, record: SinkRecord, error: ConnectException) -> None:
         self._result.refused.append(Refusal(record, error))
         self._result.done.append(record)
-
-
-def _key(record: SinkRecord) -> Any:
-    """Return what holds later records back; without a key none is."""
-    key = record.key
-    if key is None:
-        return record.place
-    return key if isinstance(key, (str, bytes, int)) else repr(key)

@@ -41,6 +41,14 @@ def batches_of(
         yield batch
 
 
+def order_key(record: SinkRecord) -> Any:
+    """Return what holds later records back; without a key none is."""
+    key = record.key
+    if key is None:
+        return record.place
+    return key if isinstance(key, (str, bytes, int)) else repr(key)
+
+
 def _bytes(key: Any) -> bytes:
     if isinstance(key, bytes):
         return key

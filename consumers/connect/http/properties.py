@@ -384,10 +384,17 @@ def contradictions(parsed: Mapping[str, Any]) -> list[tuple[str, str]]:
         found.append((BATCH, f"{METHOD}={parsed[METHOD]} takes one record a request"))
     if own and parsed[URL] is not None and not found:
         try:
-            _template({**parsed, BATCH: parsed[BATCH] or 0})
+            made, _ = _template({**parsed, BATCH: parsed[BATCH] or 0})
         except ConfigException as error:
             name = BODY if str(error).startswith(BODY) else URL
             found.append((name, str(error)))
+        else:
+            fields = made.url_fields if isinstance(made, OwnTemplate) else []
+            if fields and parsed[NULLS] == "delete":
+                reason = (
+                    f"a record without a value has no {fields[0]} for {URL}; ${{@key}} is there"
+                )
+                found.append((NULLS, reason))
     content_type = parsed[CONTENT_TYPE]
     if content_type is not None and not _HEADER_TEXT.fullmatch(content_type):
         found.append((CONTENT_TYPE, "control characters are not allowed"))

@@ -17,7 +17,14 @@ from consumers.connect.configuration.definitions import (
     grouped_key,
 )
 from consumers.connect.configuration.exceptions import hidden_value, invalid_value
-from consumers.connect.configuration.validators import at_least, between, non_empty, one_of
+from consumers.connect.configuration.validators import (
+    all_of,
+    at_least,
+    between,
+    non_empty,
+    one_of,
+    topic_name,
+)
 from consumers.connect.http.properties import (
     AUTHORIZATION,
     BEARER,
@@ -99,7 +106,7 @@ CONFIG: Final = ConfigDef(
             *(TOPIC, ConfigType.STRING, _RECORDS, 1),
             "The topic that gets the records.",
             importance=Importance.HIGH,
-            validator=non_empty,
+            validator=all_of(non_empty, topic_name),
         ),
         grouped_key(
             *(RECORDS, ConfigType.STRING, _RECORDS, 2),

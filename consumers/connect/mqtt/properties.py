@@ -29,6 +29,7 @@ from consumers.connect.configuration.validators import (
     non_empty,
     non_empty_list,
     one_of,
+    topic_name,
 )
 from consumers.connect.mqtt.topics import filter_problem, format_problem
 from waylog.config import ConfigError
@@ -198,7 +199,7 @@ SOURCE_CONFIG: Final = ConfigDef(
             "The topic that gets the messages; their MQTT topics are the keys.",
             importance=Importance.HIGH,
             default="mqtt",
-            validator=non_empty,
+            validator=all_of(non_empty, topic_name),
         ),
         grouped_key(
             *(CLEAN_SESSION, ConfigType.BOOLEAN, _SESSION, 4),

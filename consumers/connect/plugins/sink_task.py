@@ -75,7 +75,12 @@ class SinkTask(ABC):
             return
         reporter = self.context.errant_record_reporter()
         if reporter is None:
-            raise refused[0][1]
+            error = refused[0][1]
+            error.add_note(
+                "Such a record is left out only with errors.tolerance=all and either "
+                "errors.deadletterqueue.topic.name or errors.log.enable=true."
+            )
+            raise error
         for record, error in refused:
             reporter.report(record, error)
 

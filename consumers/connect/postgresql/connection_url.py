@@ -30,7 +30,7 @@ _DEFAULTS: Final = {
 def parse_url(name: str, url: str) -> dict[str, str]:
     """Return the parameters of a connection by libpq's names; raises ConfigException.
 
-    Whether libpq knows a parameter behind the `?` is seen when the connection is made.
+    Whether libpq knows a parameter behind the `?` is not looked at.
     """
     text = url.strip()
     if text.lower().startswith(_JDBC):

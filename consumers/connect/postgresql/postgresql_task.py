@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from consumers.connect.data.exceptions import ConnectException, RetriableException
+from consumers.connect.data.exceptions import (
+    ConnectException,
+    DataException,
+    RetriableException,
+)
 from consumers.connect.data.records import SinkRecord
 from consumers.connect.plugins.sink_task import SinkTask
 from consumers.connect.postgresql.properties import TASK_NUMBER, TOPIC, Settings
@@ -89,8 +94,7 @@ class PostgreSqlSinkTask(SinkTask):
         from consumers.connect.postgresql.database import Unavailable
 
         try:
-            known = {self._writer(each) for each in self._topics if each}
-            for writer in known | set(self._writers.values()):
+            for writer in self._known_writers():
                 writer.erase(erasures)
         except Unavailable as error:
             raise RetriableException(str(error)) from error
@@ -104,12 +108,31 @@ class PostgreSqlSinkTask(SinkTask):
         by_topic: dict[str, list[SinkRecord]] = {}
         for record in records:
             by_topic.setdefault(record.topic, []).append(record)
+        from consumers.connect.postgresql.table_writer import Refusal
+
         tables: dict[TableWriter, list[SinkRecord]] = {}
+        refused: list[Refusal] = []
         for topic, some in by_topic.items():
-            tables.setdefault(self._writer(topic), []).extend(some)
-        return [refusal for writer, some in tables.items() for refusal in writer.write(some)]
+            try:
+                tables.setdefault(self._writer(topic), []).extend(some)
+            except DataException as error:
+                refused.extend(Refusal(each, error) for each in some)
+        for writer, some in tables.items():
+            refused.extend(writer.write(some))
+        return refused
+
+    def _known_writers(self) -> set[TableWriter]:
+        """Return what writes the tables of the topics that the properties name, if there can be
+        such tables, and all others so far.
+        """
+        known = set(self._writers.values())
+        for topic in filter(None, self._topics):
+            with contextlib.suppress(DataException):
+                known.add(self._writer(topic))
+        return known
 
     def _writer(self, topic: str) -> TableWriter:
+        """Return what writes the table of a topic; raises DataException if there can be none."""
         from consumers.connect.postgresql.table_name import (
             NAME_BYTES_MAX,
             TableName,
@@ -122,7 +145,7 @@ class PostgreSqlSinkTask(SinkTask):
         writer = self._writers.get(text)
         if writer is None:
             if not all(map(is_possible_name, parts)):
-                raise ConnectException(
+                raise DataException(
                     f"table.name.format: {text} is no name of a table: {NAME_BYTES_MAX} bytes at "
                     "most"
                 )

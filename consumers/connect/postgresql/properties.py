@@ -14,7 +14,7 @@ from consumers.connect.configuration.definitions import (
     Importance,
     grouped_key,
 )
-from consumers.connect.configuration.exceptions import ConfigException, invalid_value
+from consumers.connect.configuration.exceptions import ConfigException, hidden_value, invalid_value
 from consumers.connect.configuration.password import HIDDEN, Password
 from consumers.connect.configuration.validators import at_least, between, non_empty, one_of
 from consumers.connect.postgresql.connection_url import parse_url
@@ -47,18 +47,38 @@ TASK_NUMBER: Final = "task.number"
 TOPIC: Final = "${topic}"
 #: The columns of pk.mode=kafka, if pk.fields does not name others.
 KAFKA_FIELDS: Final = ("__connect_topic", "__connect_partition", "__connect_offset")
+#: Of tables and schemas; PostgreSQL cuts longer ones off.
+_NAME_BYTES_MAX: Final = 63
 _CONNECTION, _WRITES, _MAPPING, _RETRIES = "Connection", "Writes", "Data Mapping", "Retries"
 _ERASURES: Final = "Erasures"
 
 
+_SSL_MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+
+
 def _valid_url(name: str, value: Any) -> None:
-    if value is not None:
-        parse_url(name, value)
+    """Raise ConfigException, also for parameters that libpq does not know, if it is there."""
+    if value is None:
+        return
+    parameters = parse_url(name, value)
+    if parameters.get("sslmode", _SSL_MODES[0]) not in _SSL_MODES:
+        raise hidden_value(name, f"sslmode is one of {', '.join(_SSL_MODES)}")
+    if is_installed("postgresql"):
+        from psycopg.pq import Conninfo
+
+        known = {each.keyword.decode() for each in Conninfo.get_defaults()}
+        if not known.issuperset(parameters):
+            raise hidden_value(name, "libpq does not know a parameter behind the question mark")
 
 
 def _valid_table(name: str, value: Any) -> None:
     if value is not None and (not value or any(not part for part in value.split("."))):
         raise invalid_value(name, value, "expected TABLE or SCHEMA.TABLE, such as " + TOPIC)
+    if value is not None and "${" in value.replace(TOPIC, ""):
+        raise invalid_value(name, value, f"only {TOPIC} is replaced")
+    for part in (value or "").replace(TOPIC, "").split("."):
+        if len(part.encode("utf-8", "replace")) > _NAME_BYTES_MAX:
+            raise invalid_value(name, value, f"a name has {_NAME_BYTES_MAX} bytes at most")
 
 
 CONFIG: Final = ConfigDef(

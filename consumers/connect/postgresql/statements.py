@@ -99,7 +99,9 @@ def merge(
 ) -> Composed:
     """Return what moves rows into the table.
 
-    Without `is_upsert` rows stay as they are whose key is there. `place` is the column that is a
+    They are moved in the order of their keys: tasks that write the same ones wait for each other's
+    rows, and none of them for one that waits for it. Without `is_upsert` rows stay as they are
+    whose key is there. `place` is the column that is a
     geometry, the schema of PostGIS and the reference system that its points are transformed into.
     """
     selected = [
@@ -115,6 +117,7 @@ def merge(
     )
     if not key:
         return statement
+    statement += SQL(" ORDER BY {}").format(column_list(key))
     others = [name for name in columns if name not in key]
     if not is_upsert or not others:
         return statement + SQL(" ON CONFLICT ({}) DO NOTHING").format(column_list(key))
@@ -123,9 +126,17 @@ def merge(
 
 
 def delete(staging: Identifier, table: Identifier, key: Sequence[str]) -> Composed:
-    """Return what deletes the rows of the keys that were copied."""
+    """Return what deletes the rows of the keys that were copied.
+
+    They are locked in the order of their keys before, as `merge` locks them.
+    """
     same = SQL(" AND ").join(SQL("t.{0} = s.{0}").format(Identifier(name)) for name in key)
-    return SQL("DELETE FROM {} AS t USING {} AS s WHERE {}").format(table, staging, same)
+    order = SQL(", ").join(SQL("t.{}").format(Identifier(name)) for name in key)
+    return SQL(
+        "WITH locked AS MATERIALIZED (SELECT 1 FROM {0} AS t JOIN {1} AS s ON {2} ORDER BY {3}"
+        " FOR UPDATE OF t), counted AS MATERIALIZED (SELECT count(*) AS n FROM locked)"
+        " DELETE FROM {0} AS t USING {1} AS s, counted WHERE {2} AND counted.n >= 0"
+    ).format(table, staging, same, order)
 
 
 def delete_erased(

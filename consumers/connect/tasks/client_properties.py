@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from consumers.connect.configuration.exceptions import ConfigException
+from consumers.connect.configuration.exceptions import ConfigException, invalid_value
 from consumers.connect.configuration.plugin_properties import with_prefix
+from consumers.connect.java.number_text import parse_integer
 from consumers.connect.storage.states import TaskId
 from waylog.config import ConfigError
 from waylog.kafka.clients import client_config, consumer_config, producer_config
@@ -47,6 +48,7 @@ _ASSIGNORS: Final = {
 #: What producers of Kafka Connect and idempotence ask for.
 _ALL_ACKS: Final = ("all", "-1")
 _MAX_POLL_RECORDS: Final = 500
+POLL_RECORDS: Final = "max.poll.records"
 #: Topics of the cluster's own that an expression for topics does not mean.
 INTERNAL_TOPICS: Final = frozenset(
     ("__consumer_offsets", "__transaction_state", "__share_group_state")
@@ -90,6 +92,14 @@ def librdkafka_properties(given: Mapping[str, str]) -> dict[str, str]:
     return properties
 
 
+def poll_records(text: str) -> int:
+    """Return the value of `max.poll.records`; raises ConfigException."""
+    number = parse_integer(text.strip(), 32)
+    if number is None or number < 1:
+        raise invalid_value(POLL_RECORDS, text, "Value must be a number of at least 1")
+    return number
+
+
 class ClientProperties:
     """The properties of all clients of one connector."""
 
@@ -114,12 +124,7 @@ class ClientProperties:
     @property
     def poll_records_max(self) -> int:
         """The most records that a sink task gets at once; raises ConfigException."""
-        text = self._given("consumer").get("max.poll.records", str(_MAX_POLL_RECORDS))
-        if not text.strip().isdigit() or not int(text):
-            raise ConfigException(
-                f"Invalid value {text} for configuration max.poll.records: Value must be at least 1"
-            )
-        return int(text)
+        return poll_records(self._given("consumer").get(POLL_RECORDS, str(_MAX_POLL_RECORDS)))
 
     def consumer(self, task: TaskId) -> dict[str, Any]:
         """Return the properties of a sink task's consumer; raises ConfigException."""

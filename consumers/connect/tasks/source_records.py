@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from consumers.connect.data.exceptions import DataException
 from consumers.connect.data.records import SourceRecord
 from consumers.connect.errors.stages import Stage
 from consumers.connect.tasks.converters import Pipeline
@@ -58,7 +59,10 @@ class SourceRecords:
             return None
         convert = self._pipeline.header.from_connect_header
         return [
-            (header.key, convert(record.topic, header.key, header.schema, header.value))
+            (
+                _header_name(header.key),
+                convert(record.topic, header.key, header.schema, header.value),
+            )
             for header in record.headers
         ]
 
@@ -99,6 +103,19 @@ class SourceRecords:
         except Skipped:
             return None
         return _outgoing(current, value, key, headers)
+
+
+def _header_name(name: str) -> str:
+    """Return a name as it is; raises DataException for one that would end the process.
+
+    confluent_kafka 2.16 does not check whether a name can be encoded.
+    """
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        text = f"the name of a header has half of a surrogate pair: {name!r}"
+        raise DataException(text) from error
+    return name
 
 
 def _outgoing(

@@ -47,6 +47,7 @@ from consumers.connect.tasks.timing import Timing
 from consumers.connect.tasks.topic_creator import TopicCreator
 from waylog.kafka.errors import error_text, not_stored_text
 from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
+from waylog.process.log_throttle import LogThrottle, since_last_line
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +57,16 @@ _QUEUE_FULL_S: Final = 0.05
 #: Seconds of an empty poll at least.
 _IDLE_S: Final = 0.01
 _PURGE_S: Final = 1.0
+#: Errors of `produce` that are about the record, not about the producer.
+_OF_ONE_RECORD: Final = frozenset(
+    (
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._INVALID_ARG,
+        KafkaError.TOPIC_EXCEPTION,
+    )
+)
 _METRICS: Final = "source-task-metrics"
 _TASK_CLASS: Final = "org.apache.kafka.connect.runtime.WorkerSourceTask"
 
@@ -131,6 +142,9 @@ class SourceTaskThread(TaskThread):
         self._to_send: Sequence[SourceRecord] = ()
         self._tells_task: Final = type(task).commit_record is not SourceTask.commit_record
 
+        self._left_out: Final = LogThrottle()
+        #: Acknowledgements are also taken in the committer's thread, until the producer is closed.
+        self._serving: Final = threading.Lock()
         self._polled = self._written_count = 0
         self._polls: Final = Durations()
 
@@ -183,10 +197,21 @@ class SourceTaskThread(TaskThread):
         except Exception:
             logger.warning("task %s could not be stopped in order", self.task_id, exc_info=True)
         finally:
-            if self._producer is not None:
+            self._creator = None
+            self._close_producer()
+
+    def _close_producer(self) -> None:
+        with self._serving:
+            producer, self._producer = self._producer, None
+            if producer is None:
+                return
+            try:
                 # What was not acknowledged comes again: its offset is not stored.
-                self._producer.purge()
-                self._producer.flush(_PURGE_S)
+                producer.purge()
+                producer.flush(_PURGE_S)
+            finally:
+                # Its threads and connections would otherwise live until a garbage collection.
+                producer.close()
 
     # ---- the loop ----
 
@@ -280,9 +305,40 @@ class SourceTaskThread(TaskThread):
                 if self.is_stopping:
                     self._submitted.withdraw(submitted)
                     return False
-            except KafkaException as error:
-                text = not_stored_text(error, topic)
-                raise ConnectException(f"Unrecoverable exception trying to send: {text}") from error
+            except (KafkaException, ValueError, TypeError, OverflowError) as error:
+                self._refused(record, submitted, topic, error)
+                return True
+
+    def _refused(
+        self, record: SourceRecord, submitted: SubmittedRecord, topic: str, error: Exception
+    ) -> None:
+        """Leave a record out that the producer does not take (KIP-779).
+
+        Raises ConnectException if that is not tolerated, or not the record's fault.
+        """
+        is_kafkas = isinstance(error, KafkaException)
+        text = not_stored_text(error, topic) if isinstance(error, KafkaException) else str(error)
+        if is_kafkas and error.args[0].code() not in _OF_ONE_RECORD:
+            raise ConnectException(f"Unrecoverable exception trying to send: {text}") from error
+        if not self._errors.tolerates_all:
+            # What comes behind it is not sent, and its offset is not stored.
+            raise ConnectException(
+                f"Unrecoverable exception trying to send to topic {topic}: {text}"
+            ) from error
+        self._leave_out(record, topic, text)
+        self._submitted.acknowledge(submitted)
+        self._tell(record, None)
+
+    def _leave_out(self, record: SourceRecord, topic: str, text: str) -> None:
+        """Log and count a record that is tolerated; raises ConnectException if it is not."""
+        unsaid = self._left_out.count(time.monotonic())
+        if unsaid is not None:
+            logger.warning(
+                "task %s leaves out a record that topic %s does not take: %s%s",
+                *(self.task_id, topic, text, since_last_line(unsaid)),
+            )
+        failure = ConnectException(f"{topic}: {text}")
+        self._operations.failed(record, Stage.KAFKA_PRODUCE, _TASK_CLASS, failure)
 
     # ---- acknowledgements, in any thread ----
 
@@ -316,13 +372,12 @@ class SourceTaskThread(TaskThread):
         """Take note that the log has refused a record; return whether that is tolerated."""
         topic = message.topic() or ""
         text = not_stored_text(error, topic)
-        failure = ConnectException(f"{topic}: {text}")
         if not self._errors.tolerates_all or error.fatal():
             logger.error("task %s failed to send a record to %s: %s", self.task_id, topic, text)
-            self._fail_sending(failure)
+            self._fail_sending(ConnectException(f"{topic}: {text}"))
             return False
         try:
-            self._operations.failed(record, Stage.KAFKA_PRODUCE, _TASK_CLASS, failure)
+            self._leave_out(record, topic, text)
         except ConnectException as not_tolerated:
             self._fail_sending(not_tolerated)
             return False
@@ -358,7 +413,8 @@ class SourceTaskThread(TaskThread):
 
     def serve(self) -> None:
         """Take acknowledgements that have come."""
-        self._poll_producer(0)
+        with self._serving:
+            self._poll_producer(0)
 
     def measures(self) -> Iterator[Measure]:
         """See TaskThread."""

@@ -8,12 +8,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from consumers.connect.configuration.connector_properties import TOPICS_REGEX, topics_of
+from consumers.connect.data.exceptions import ConnectException
 from consumers.connect.java.regular_expression import compile_java
 from consumers.connect.tasks.client_properties import INTERNAL_TOPICS
 from waylog.kafka.errors import error_text
+from waylog.topic_names import TOPIC_NAME_RULE, is_topic_name
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +34,11 @@ class Subscription:
         properties: Mapping[str, str],
         subscribe: Callable[[list[str]], None],
     ) -> None:
-        """`subscribe` is called with the topics whenever they change."""
+        """`subscribe` is called with the topics whenever they change.
+
+        Raises ConnectException for names that no topic can have: librdkafka would ask for them over
+        and over, and read none of the others.
+        """
         self._consumer: Final = consumer
         self._subscribe: Final = subscribe
         expression = (properties.get(TOPICS_REGEX) or "").strip()
@@ -42,6 +48,12 @@ class Subscription:
         self._look_at = 0.0
         if self._pattern is None:
             self._topics = topics_of(properties)
+            refused = [each for each in self._topics if not is_topic_name(each)]
+            if refused:
+                raise ConnectException(
+                    f"Invalid topics: [{', '.join(refused)}]: a topic has a name of "
+                    f"{TOPIC_NAME_RULE}"
+                )
             self._missing.update(self._topics)
             subscribe(self._topics)
 
@@ -51,7 +63,10 @@ class Subscription:
         return not self._topics
 
     def look(self) -> None:
-        """Look for topics that match, or that are missing, if it is time to do so."""
+        """Look for topics that match, or that are missing, if it is time to do so.
+
+        Raises ConnectException if the cluster refuses the name of one.
+        """
         now = time.monotonic()
         if now < self._look_at:
             return
@@ -74,7 +89,11 @@ class Subscription:
         """
         for topic in sorted(self._missing):
             found = self._consumer.list_topics(topic, timeout=_ASK_S).topics.get(topic)
-            if found is not None and found.error is None and found.partitions:
+            if found is None:
+                continue
+            if found.error is not None and found.error.code() == KafkaError.TOPIC_EXCEPTION:
+                raise ConnectException(f"topic {topic}: {found.error.str()}")
+            if found.error is None and found.partitions:
                 self._missing.discard(topic)
 
     def _look_for_matching(self, pattern: re.Pattern[str]) -> None:

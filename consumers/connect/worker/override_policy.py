@@ -16,10 +16,15 @@ from consumers.connect.configuration.connector_validation import ConfigInfo, Con
 from consumers.connect.configuration.exceptions import ConfigException
 from consumers.connect.configuration.password import HIDDEN
 from consumers.connect.configuration.variables import Resolved
-from consumers.connect.tasks.client_properties import librdkafka_properties
+from consumers.connect.tasks.client_properties import (
+    POLL_RECORDS,
+    librdkafka_properties,
+    poll_records,
+)
 from waylog.kafka.errors import error_text
 
-_PREFIXES: Final = ("producer.override.", "consumer.override.", "admin.override.")
+_CONSUMER: Final = "consumer.override."
+_PREFIXES: Final = ("producer.override.", _CONSUMER, "admin.override.")
 _PRINCIPAL: Final = ("sasl.jaas.config", "sasl.mechanism", "security.protocol")
 #: How an error begins that other properties may be the cause of: a login has several.
 _INCOMPLETE: Final = "Failed to create"
@@ -53,6 +58,8 @@ def check_overrides(infos: ConfigInfos, resolved: Resolved, policy: str) -> None
 def _error(name: str, own: str, value: str) -> str | None:
     """Return what is wrong with a property; None if nothing is."""
     try:
+        if own == POLL_RECORDS and name.startswith(_CONSUMER):
+            poll_records(value)
         translated = librdkafka_properties({own: value})
         # A client without brokers only checks its properties.
         AdminClient({"bootstrap.servers": "", "log_level": 2, **translated})

@@ -65,6 +65,7 @@ from consumers.connect.tasks.source_task_thread import SourceParts, SourceTaskTh
 from consumers.connect.tasks.task_thread import TaskListener, TaskThread
 from consumers.connect.tasks.transaction_boundary import transaction_boundary
 from consumers.connect.worker.connector_thread import ConnectorListener, ConnectorThread
+from consumers.connect.worker.file_room import FileRoom
 from consumers.connect.worker.group_offsets import GroupOffsets
 from consumers.connect.worker.in_thread import answer_of, in_thread
 from consumers.connect.worker.override_policy import check_overrides
@@ -130,6 +131,7 @@ class Worker:
         )
         self._connector_startups: Final = Startups("connector")
         self._task_startups: Final = Startups("task")
+        self._files: Final = FileRoom()
         self._committer: Final = OffsetCommitter()
         self._committer.start()
 
@@ -313,6 +315,7 @@ class Worker:
     async def _start_task(self, effect: StartTask) -> bool:
         task = effect.task
         try:
+            self._files.take()
             thread = await in_thread(lambda: self._make_task(effect), f"make-task-{task}")
         except Exception as error:
             logger.exception("task %s cannot be made", task)

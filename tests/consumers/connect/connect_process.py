@@ -72,16 +72,21 @@ class ConnectProcess:
         stdin: int = subprocess.DEVNULL,
         stdout: Any = subprocess.DEVNULL,
         is_ready: bool = True,
+        files: tuple[int, int] | None = None,
     ) -> None:
-        """Start the worker, and wait until it is ready."""
+        """Start the worker, and wait until it is ready.
+
+        `files` are the soft and the hard limit of open files.
+        """
         worker = self.folder / "worker.properties"
         worker.write_text("".join(f"{name}={text}\n" for name, text in self.properties.items()))
         # A worker that hangs tells where its threads are, when it is aborted.
         environment = {**os.environ, "PYTHONFAULTHANDLER": "1"}
         if python_path is not None:
             environment["PYTHONPATH"] = f"{python_path}:{Path.cwd()}"
+        limits = ["prlimit", "--nofile={}:{}".format(*files)] if files else []
         self._process = subprocess.Popen(
-            [*WAYLOG, "connect", self.action, str(worker), *map(str, connectors)],
+            [*limits, *WAYLOG, "connect", self.action, str(worker), *map(str, connectors)],
             stdin=stdin,
             stdout=stdout,
             stderr=subprocess.PIPE,

@@ -36,6 +36,7 @@ class Context:
 
     def __init__(self, reporter: Reporter | None) -> None:
         self.timeouts: list[int] = []
+        self.rewound: dict[TopicPartition, int] = {}
         self._reporter = reporter
 
     def configs(self) -> Mapping[str, str]:
@@ -45,7 +46,7 @@ class Context:
         return set()
 
     def offset(self, partition: TopicPartition, offset: int) -> None:
-        raise AssertionError
+        self.rewound[partition] = offset
 
     def timeout(self, timeout_ms: int) -> None:
         self.timeouts.append(timeout_ms)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import uuid
 from collections.abc import Callable
@@ -539,3 +540,27 @@ def test_clients_log_in_by_properties_with_their_prefix(
         assert "secret-word" not in worker.output
     finally:
         broker.stop()
+
+
+def test_a_worker_without_files_for_more_tasks_goes_on_answering(
+    servers: str, make_worker: MakeWorker, tmp_path: Path
+) -> None:
+    worker = make_worker(servers)
+    # The soft limit is raised to the hard one, which has room for few tasks.
+    worker.start(files=(64, 160))
+    assert resource.prlimit(worker.pid, resource.RLIMIT_NOFILE) == (160, 160)
+    names = [unique("many") for _ in range(12)]
+    for name in names:
+        config = {"connector.class": "FileStreamSink", "file": str(tmp_path / name)}
+        worker.create(name, {**config, "topics": name})
+    wait_until(
+        lambda: all(len(worker.states(name)) == 2 for name in names), "all have tasks", worker
+    )
+    states = [worker.states(name)[1] for name in names]
+    assert "FAILED" in states
+    refused = names[states.index("FAILED")]
+    assert "raise the limit of open files" in worker.trace(refused)
+    assert worker.states(names[0]) == ["RUNNING", "RUNNING"]
+    for name in names:
+        assert worker.ask("DELETE", f"/connectors/{name}")[0] == 204
+    assert "Too many open files" not in worker.output

@@ -251,7 +251,7 @@ MISTAKES: Final = (
     Mistake(_GATEWAY + "--views {file}", _USAGE, r"--views \S+: nothing can be written there"),
     Mistake("resolver --from-earliest --bootstrap-servers {closed}", _FAILED, _NOBODY),
     Mistake("resolver compare --topic t --bootstrap-servers {closed}", _FAILED, _NOBODY),
-    Mistake("resolver --from-earliest --topic a/b", _USAGE, r"--topic 'a/b': letters, digits"),
+    Mistake("resolver --from-earliest --topic a/b", _USAGE, r"--topic 'a/b': 1 to 249 letters"),
     Mistake("resolver --from-earliest --renew", _USAGE, r"--renew is for the resolver at work"),
     Mistake("resolver --geo /typo", _USAGE, r"/typo: there is no such index"),
     Mistake("resolver --geo {file}", _USAGE, r"file: not a geocoding index"),

@@ -71,9 +71,26 @@ def test_topologies_are_one_process_with_what_else_it_is_told(tmp_path: Path) ->
     assert words[-2:] == ["--property", "speed.limit_kmh=100"]
 
 
+def test_forwardings_are_sent_by_one_process_that_does_not_reach_the_platform(
+    tmp_path: Path,
+) -> None:
+    more = "--forwarding-options=--forwarding-networks 192.168.1.0/24"
+    plan = PlatformPlan.of(options("--forwarding", more), DataDirectory(tmp_path), FreePorts())
+    [spec] = [
+        each for each in PlatformProcesses(plan).beside_brokers() if each.name == "forwarding"
+    ]
+    words = list(spec.argv)
+    refused = words[words.index("--refused-ports") + 1].split(",")
+    assert {str(each.port) for each in (plan.http, plan.mqtt, plan.geo_http)} <= set(refused)
+    assert words[-2:] == ["--forwarding-networks", "192.168.1.0/24"]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (("--forwarding", "--forwarding-options=--refused-ports 1"), "decides about --refused"),
+        (("--forwarding", "--forwarding-options=--forwarding-networks x"), "is not a network"),
+        (("--forwarding-options=--group x",), "--forwarding-options is for forwardings"),
         (("--streams", "tripps"), "there is no topology tripps"),
         (("--streams", "speed,"), "--streams: names with commas between are expected"),
         (("--streams", "speed", "--streams-options=trips"), "unrecognized arguments: trips"),
@@ -82,7 +99,7 @@ def test_topologies_are_one_process_with_what_else_it_is_told(tmp_path: Path) ->
         (("--streams-options=--property x=1",), "--streams-options is for topologies"),
     ],
 )
-def test_topologies_with_a_mistake_are_refused_before_anything_starts(
+def test_options_with_a_mistake_are_refused_before_anything_starts(
     tmp_path: Path, words: tuple[str, ...], message: str
 ) -> None:
     data = DataDirectory(tmp_path / "data")

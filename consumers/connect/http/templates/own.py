@@ -15,6 +15,7 @@ from consumers.connect.http.templates.placeholders import (
     plain_text,
 )
 from consumers.connect.http.templates.request import Request
+from consumers.connect.http.templates.url_template import UrlTemplate
 
 _WITHOUT_BODY: Final = frozenset({"GET", "DELETE"})
 _FORM: Final = "application/x-www-form-urlencoded"
@@ -38,7 +39,7 @@ class OwnTemplate:
     ) -> None:
         """`batch` is None for one record a request. Raises ConfigException."""
         self._method: Final = method
-        self._url: Final = TextTemplate("url", url, percent_encoded)
+        self._url: Final = UrlTemplate(url)
         write: Write | None = plain_text
         if content_type.startswith(_FORM):
             write = percent_encoded
@@ -49,13 +50,18 @@ class OwnTemplate:
         self._headers: Final = {"Content-Type": content_type} if self._has_body else {}
         self._batch: Final = batch
 
+    @property
+    def url_fields(self) -> list[str]:
+        """The fields of values that fill the URL, as they are written."""
+        return self._url.fields
+
     def target(self, record: SinkRecord) -> Hashable:
         """See Template."""
-        return None if self._url.is_constant else self._url.filled(record, fields_of(record))
+        return None if self._url.is_constant else self._url_of(record)
 
     def request(self, records: Sequence[SinkRecord]) -> Request:
         """See Template."""
-        url = self._url.filled(records[0], fields_of(records[0]))
+        url = self._url_of(records[0])
         if records[0].value is None:
             return Request("DELETE", url)
         if not self._has_body:
@@ -72,6 +78,10 @@ class OwnTemplate:
     def refusal(self, body: bytes) -> str | None:
         """See Template."""
         return None
+
+    def _url_of(self, record: SinkRecord) -> str:
+        deletes = record.value is None or self._method == "DELETE"
+        return self._url.filled(record, fields_of(record), deletes=deletes)
 
     def _body_of(self, record: SinkRecord) -> bytes:
         if self._body is not None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Final
-from urllib.parse import quote
 
 import msgspec
 
@@ -19,6 +18,7 @@ from consumers.connect.http.templates.device_names import DeviceNames
 from consumers.connect.http.templates.positions import position_of
 from consumers.connect.http.templates.request import Request
 from consumers.connect.http.templates.template import PositionTemplate
+from consumers.connect.http.templates.url_template import check_segment, path_segment
 from waylog.malformed import MALFORMED
 
 _JSON: Final = {"Content-Type": "application/json"}
@@ -46,7 +46,7 @@ class PhoneTrack(PositionTemplate):
         fixes = [position_of(record) for record in records]
         device = fixes[0].device
         # A slash would be another level of the path, also where it is encoded.
-        name = quote(self._names.get(device, device.replace("/", "-")), safe="")
+        name = check_segment(path_segment(self._names.get(device, device.replace("/", "-"))))
         body = msgspec.json.encode({"points": [_row(fix) for fix in fixes]})
         return Request("POST", f"{self._url}/{name}", body, _JSON)
 

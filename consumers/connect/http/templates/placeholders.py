@@ -14,6 +14,7 @@ from urllib.parse import quote
 import msgspec
 
 from consumers.connect.configuration.exceptions import ConfigException
+from consumers.connect.data.exceptions import DataException
 from consumers.connect.data.json_text import json_bytes
 from consumers.connect.data.records import SinkRecord
 from consumers.connect.data.structs import Struct
@@ -33,8 +34,11 @@ Write = Callable[[Any], str]
 
 
 def percent_encoded(value: Any) -> str:
-    """Return a value for a URL or a form."""
-    return "" if value is None else quote(java_text(value), safe="")
+    """Return a value for a URL or a form; raises DataException for half of a surrogate pair."""
+    try:
+        return "" if value is None else quote(java_text(value), safe="")
+    except UnicodeEncodeError as error:
+        raise DataException("it has half of a surrogate pair, which is no text") from error
 
 
 def _json(value: Any) -> str:
@@ -58,6 +62,7 @@ class TextTemplate:
         """`name` is the property; `write` makes a text of a value, None: as JSON wants it where the
         placeholder is. Raises ConfigException for a placeholder without a name.
         """
+        self._name: Final = name
         parts: list[str] = []
         fields: list[tuple[str, ...]] = []
         writes: list[Write] = []
@@ -81,18 +86,33 @@ class TextTemplate:
         """Tell whether there are no placeholders."""
         return not self._parts
 
+    @property
+    def fields(self) -> list[str]:
+        """The fields of values that fill it, as they are written."""
+        paths = (path for _, path, _ in self._parts if path[0] not in _OWN)
+        return [_written(path) for path in paths]
+
     def filled(self, record: SinkRecord, value: Any) -> str:
-        """Return the text for a record, `value` being what `fields_of` returned."""
+        """Return the text for a record, `value` being what `fields_of` returned.
+
+        Raises DataException for a value without fields, and for what cannot be written.
+        """
         texts: list[str] = []
         for literal, path, write in self._parts:
             texts.append(literal)
-            texts.append(write(_found(record, value, path)))
+            try:
+                texts.append(write(_found(record, value, path)))
+            except DataException as error:
+                raise DataException(f"{self._name}: {_written(path)}: {error}") from error
         texts.append(self._rest)
         return "".join(texts)
 
 
 def fields_of(record: SinkRecord) -> Any:
-    """Return the value whose fields fill a template: JSON in a text is read."""
+    """Return the value whose fields fill a template: JSON in a text is read.
+
+    A text that is no JSON has no fields: None.
+    """
     value = record.value
     if isinstance(value, (str, bytes)):
         try:
@@ -102,10 +122,16 @@ def fields_of(record: SinkRecord) -> Any:
     return value
 
 
+def _written(path: tuple[str, ...]) -> str:
+    return "${" + ".".join(path) + "}"
+
+
 def _found(record: SinkRecord, value: Any, path: tuple[str, ...]) -> Any:
     own = _OWN.get(path[0])
     if own is not None:
         return own(record)
+    if not isinstance(value, (dict, Struct)):
+        raise DataException("the value is no object, and has no fields")
     for name in path:
         if isinstance(value, dict):
             value = value.get(name)

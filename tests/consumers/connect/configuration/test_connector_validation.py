@@ -23,6 +23,7 @@ from consumers.connect.configuration.definitions import (
     ConfigValue,
     Importance,
 )
+from consumers.connect.configuration.exceptions import with_full_name
 from consumers.connect.configuration.plugins import (
     ConnectorPlugin,
     ConnectorType,
@@ -32,6 +33,9 @@ from consumers.connect.configuration.plugins import (
 from consumers.connect.configuration.topic_creation import NewTopic, TopicCreation
 from consumers.connect.configuration.variables import EnvironmentProvider, Variables
 from consumers.connect.converters.by_name import converter_plugins
+from consumers.connect.file.file_source import CONFIG as FILE_SOURCE_CONFIG
+from consumers.connect.http_source.properties import CONFIG as HTTP_SOURCE_CONFIG
+from consumers.connect.mqtt.properties import SOURCE_CONFIG as MQTT_SOURCE_CONFIG
 from consumers.connect.transforms.by_name import transform_plugins
 
 PLUGINS = PluginTable(converter_plugins() | transform_plugins())
@@ -187,7 +191,7 @@ def test_the_answer_has_the_members_of_kafka_connects() -> None:
             },
             {
                 "value.converter.schemas.enable": [
-                    "Invalid value maybe for configuration schemas.enable: "
+                    "Invalid value maybe for configuration value.converter.schemas.enable: "
                     "Expected value to be either true or false"
                 ]
             },
@@ -259,7 +263,7 @@ def test_a_predicate_must_be_one_of_the_list() -> None:
     assert "transforms.drop.predicate" in errors(validate_connector(wrong, SINK, PLUGINS))
 
 
-def test_what_a_transform_refuses_as_a_whole_is_an_error_of_its_type() -> None:
+def test_what_a_transform_refuses_as_a_whole_is_an_error_of_what_it_names() -> None:
     properties = QUICK_START_SINK | {
         "transforms": "route,time",
         "transforms.route.type": "RegexRouter",
@@ -272,7 +276,7 @@ def test_what_a_transform_refuses_as_a_whole_is_an_error_of_its_type() -> None:
     assert errors(validate_connector(properties, SINK, PLUGINS)) == {}
     wrong = properties | {"transforms.route.replacement": "x-$2", "transforms.time.format": "i"}
     answer = validate_connector(wrong, SINK, PLUGINS)
-    assert list(errors(answer)) == ["transforms.route.type", "transforms.time.type"]
+    assert list(errors(answer)) == ["transforms.route.replacement", "transforms.time.type"]
     assert answer.error_count == 2
     missing = {name: text for name, text in wrong.items() if name != "transforms.route.replacement"}
     answer = validate_connector(missing, SINK, PLUGINS)
@@ -413,3 +417,102 @@ def test_a_connector_may_validate_for_itself() -> None:
 
     answer = validate_connector(QUICK_START_SINK, SINK._replace(validate=validate), PLUGINS)
     assert errors(answer) == {"file": ["no test.sink.txt"]}
+
+
+@pytest.mark.parametrize("name", ["a b", "bad name!", ".", "x" * 250])
+def test_names_that_no_topic_can_have_are_refused(name: str) -> None:
+    dead_letters = {"errors.deadletterqueue.topic.name": f"{name}!"}
+    sink = validate_connector(
+        {**QUICK_START_SINK, "topics": f"good,{name}", **dead_letters}, SINK, PLUGINS
+    )
+    assert set(errors(sink)) == {"topics", "errors.deadletterqueue.topic.name"}
+    reason = "A topic has a name of 1 to 249 letters, digits, '.', '_' and '-'"
+    assert errors(sink)["topics"] == [f"Invalid value {name} for configuration topics: {reason}"]
+    source = validate_connector(
+        {**QUICK_START_SOURCE, "offsets.storage.topic": name}, SOURCE, PLUGINS
+    )
+    assert set(errors(source)) == {"offsets.storage.topic"}
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        (FILE_SOURCE_CONFIG, "topic"),
+        (MQTT_SOURCE_CONFIG, "kafka.topic"),
+        (HTTP_SOURCE_CONFIG, "kafka.topic"),
+    ],
+)
+def test_sources_refuse_names_that_no_topic_can_have(config: ConfigDef, name: str) -> None:
+    found = config.validate({name: "a b"})
+    assert found[name].errors
+    assert found[name].errors[0].startswith(f"Invalid value a b for configuration {name}")
+    assert not config.validate({name: "a-b"})[name].errors
+
+
+@pytest.mark.parametrize(
+    ("plugin", "quick_start", "listing"),
+    [
+        (SINK, QUICK_START_SINK, "transforms"),
+        (SINK, QUICK_START_SINK, "predicates"),
+        (SOURCE, QUICK_START_SINK, "topic.creation.groups"),
+    ],
+)
+def test_names_that_a_variable_stands_for_are_not_shown(
+    plugin: ConnectorPlugin, quick_start: Mapping[str, str], listing: str
+) -> None:
+    variables = Variables({"env": EnvironmentProvider({"SECRET": "s3cr3t"})})
+    more = {listing: "${env:SECRET}", "topic.creation.default.partitions": "1"}
+    answer = validate_connector({**quick_start, **more}, plugin, PLUGINS, variables)
+    text = msgspec.json.encode(answer).decode()
+    assert "s3cr3t" not in text
+    assert ".[hidden]." in text
+    # What the configuration says itself is no secret, and tools look for it.
+    prefix = listing.removesuffix("groups").removesuffix(".") + ".s3cr3t."
+    own = {**quick_start, **more, prefix + "type": "x", prefix + "include": "x"}
+    names = [
+        each.value.name for each in validate_connector(own, plugin, PLUGINS, variables).configs
+    ]
+    assert any(name.startswith(prefix) for name in names)
+
+
+def test_messages_have_the_full_name_and_are_where_they_belong() -> None:
+    answer = validate_connector(
+        {
+            **QUICK_START_SINK,
+            "transforms": "r,c",
+            "transforms.r.type": "RegexRouter",
+            "transforms.r.regex": "a",
+            "transforms.r.replacement": "$3",
+            "transforms.c.type": "RegexRouter",
+            "value.converter": "JsonConverter",
+            "value.converter.schemas.enable": "x",
+        },
+        SINK,
+        PLUGINS,
+    )
+    found = errors(answer)
+    assert set(found) == {
+        "transforms.r.replacement", "transforms.c.regex", "transforms.c.replacement",
+        "value.converter.schemas.enable",
+    }  # fmt: skip
+    for name, (message, *_) in found.items():
+        assert name in message
+
+
+def test_the_name_of_a_property_is_completed_once() -> None:
+    for message, expected in (
+        ("Invalid value a for configuration b: x", "Invalid value a for configuration t.b: x"),
+        ("configuration b: x", "configuration t.b: x"),
+        (
+            'Missing required configuration "b" which has no default value.',
+            'Missing required configuration "t.b" which has no default value.',
+        ),
+        ("Invalid value b for configuration b.c", "Invalid value b for configuration b.c"),
+        ("something else b", "something else b"),
+    ):
+        assert with_full_name(message, "b", "t.") == expected
+
+
+def test_more_tasks_than_any_worker_has_are_refused() -> None:
+    answer = validate_connector({**QUICK_START_SINK, "tasks.max": "100000000"}, SINK, PLUGINS)
+    assert "no more than 10000" in errors(answer)["tasks.max"][0]

@@ -78,6 +78,28 @@ def test_a_batch_has_no_more_lines_than_it_may(tmp_path: Path) -> None:
     assert [len(task.poll() or ()) for _ in range(2)] == [2, 1]
 
 
+def test_a_line_that_is_too_long_fails_the_task_or_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "in.txt"
+    path.write_bytes(b"one\n" + b"x" * 11 + b"\ntwo\n")
+    task = started(file=str(path), line_bytes_max="10")
+    assert [record.value for record in task.poll() or ()] == ["one"]
+    with pytest.raises(ConnectException, match=r"in\.txt: a line has more than 10 bytes"):
+        polled(task)
+    task.stop()
+    task = started(file=str(path), line_bytes_max="10", errors_tolerance="all")
+    records = polled(task)
+    assert [record.value for record in records] == ["one", "two"]
+    assert records[-1].source_offset == {"position": 20}
+    task.stop()
+
+
+def test_a_line_without_end_fails_the_task_before_it_fills_the_memory() -> None:
+    task = started(file="/dev/zero")
+    with pytest.raises(ConnectException, match="a line has more than 16777216 bytes"):
+        polled(task, 1000)
+    task.stop()
+
+
 def test_a_missing_file_is_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "in.txt"
     task = started(file=str(path))

@@ -17,6 +17,7 @@ from consumers.connect.data.records import SinkRecord
 from consumers.connect.http.answers import status_text
 from consumers.connect.http.http_sink import HttpSinkConnector
 from consumers.connect.http.http_task import HttpSinkTask
+from consumers.connect.http.set_aside import RECORDS_MAX
 from consumers.connect.plugins.registry import ConnectorRegistry
 from consumers.connect.plugins.sink_task import TopicPartition
 from tests.consumers.connect.http.http_server import HttpServer, Seen
@@ -37,14 +38,25 @@ class Sink:
 
     def put_until_taken(self, records: list[SinkRecord], rounds: int = 20) -> int:
         """Put records again, after the pauses that are asked for; return the rounds it took."""
+        end = records[-1].offset + 1
+        place = TopicPartition("t", 0)
         for number in range(1, rounds + 1):
             try:
                 self.task.put(records)
             except RetriableException:
                 self.now += self.context.timeouts[-1] / 1000
             else:
-                return number
+                if self.task.pre_commit({place: end})[place] == end:
+                    return number
+                # What was set aside is sent again when the task is called without records.
+                self.now += self.context.timeouts[-1] / 1000
+                records = []
         raise AssertionError("not taken")
+
+    def committable(self, records: list[SinkRecord]) -> int:
+        """Return the offset that the task lets be committed after these records."""
+        place = TopicPartition("t", 0)
+        return self.task.pre_commit({place: records[-1].offset + 1})[place]
 
     @property
     def reasons(self) -> list[str]:
@@ -147,6 +159,76 @@ def test_what_was_delivered_is_not_sent_again_with_the_rest(
     for key in range(5):
         of_key = [int(each) for each in server.bodies if int(each) % 5 == key]
         assert of_key == sorted(of_key)
+
+
+def test_a_record_on_which_the_server_fails_for_ever_stops_no_other_key(
+    make_sink: MakeSink, server: HttpServer
+) -> None:
+    server.answer = lambda seen: (503, "bug") if b"bad" in seen.body else None
+    sink = make_sink()
+    first = [record(each, key=each) for each in ("bad", "a", "b")]
+    with pytest.raises(RetriableException):
+        sink.task.put(first)
+    sink.now += 2
+    sink.task.put(first)
+    second = [record("c", key="c"), record("behind", key="bad"), record("d", key="d")]
+    sink.task.put(second)
+    assert sorted(each for each in server.bodies if each != "bad") == ["a", "b", "c", "d"]
+    assert sink.committable(second) == first[0].offset
+    # It is sent again when it is due, even if no other record comes.
+    tries = server.bodies.count("bad")
+    sink.task.put([])
+    assert server.bodies.count("bad") == tries
+    sink.now += sink.context.timeouts[-1] / 1000
+    sink.task.put([])
+    assert server.bodies.count("bad") == tries + 1
+    server.answer = lambda _: None
+    sink.now += sink.context.timeouts[-1] / 1000
+    sink.task.put([])
+    assert server.bodies[-2:] == ["bad", "behind"]
+    assert sink.committable(second) == second[-1].offset + 1
+    assert not sink.reasons
+
+
+def test_what_is_set_aside_takes_bounded_memory(make_sink: MakeSink, server: HttpServer) -> None:
+    server.answer = lambda seen: (503, "bug") if b"bad" in seen.body else None
+    sink = make_sink()
+    first = [record("bad", key="bad"), record("a", key="a")]
+    with pytest.raises(RetriableException):
+        sink.task.put(first)
+    sink.now += 2
+    sink.task.put(first)
+    sink.put(*range(RECORDS_MAX - 1), key="bad")
+    more = [record("x", key="bad"), record("other", key="x")]
+    with pytest.raises(RetriableException, match="no more are read"):
+        sink.task.put(more)
+    assert server.bodies[-1] == "other"
+    server.answer = lambda _: None
+    sink.now += 60
+    with pytest.raises(RetriableException):
+        sink.task.put(more)
+    sink.put_until_taken(more)
+    expected = ["bad", *map(str, range(RECORDS_MAX - 1)), "x"]
+    assert [each for each in server.bodies[-1 - RECORDS_MAX :] if each != "other"] == expected
+
+
+def test_erasures_have_what_is_set_aside_come_again(
+    make_sink: MakeSink, server: HttpServer
+) -> None:
+    server.answer = lambda seen: (503, "bug") if b"bad" in seen.body else None
+    sink = make_sink()
+    first = [record("bad", key="bad"), record("a", key="a")]
+    with pytest.raises(RetriableException):
+        sink.task.put(first)
+    sink.now += 2
+    sink.task.put(first)
+    sink.task.erase({"bad": 1})
+    assert sink.context.rewound == {TopicPartition("t", 0): first[0].offset}
+    server.answer = lambda _: None
+    sink.now += 60
+    sink.task.put([])
+    assert sink.committable(first) == first[-1].offset + 1
+    assert server.bodies.count("bad") == 2
 
 
 def test_pauses_grow_and_the_server_may_ask_for_more(
@@ -432,6 +514,8 @@ def errors(**properties: str) -> dict[str, list[str]]:
         ({"url": "https://a:s3cr3t@h/"}, "url", "connection.password"),
         ({"url": "https://h/a b"}, "url", "percent-encoded"),
         ({"url": "https://h/${@x}"}, "url", "none of @key"),
+        ({"url": "https://h/${id}", "behavior_on_null_values": "delete"},
+         "behavior.on.null.values", "has no ${id}"),
         ({"template": "tracar"}, "template", "must be one of: none, traccar"),
         ({"method": "TRACE"}, "method", "must be one of"),
         ({"authorization_type": "basic"}, "connection.user", "needs it"),

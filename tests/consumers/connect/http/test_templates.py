@@ -266,6 +266,56 @@ def test_fields_fill_urls_and_bodies() -> None:
         }
 
 
+KEYS_THAT_LEAD_ELSEWHERE = [None, "", ".", "..", "../admin", "a/../b", "a\\..\\b", b"", "\ud800"]
+
+
+@pytest.mark.parametrize("key", KEYS_THAT_LEAD_ELSEWHERE)
+def test_a_record_does_not_leave_the_path(key: Any) -> None:
+    for url in ("http://h/items/${@key}", "http://h/items/${@key}/x?a=b", "http://h/${@key}#x"):
+        for value in ({"a": 1}, None):
+            with pytest.raises(DataException, match=r"^url: |^the URL's path would lead elsewhere"):
+                own(url).target(record(value, key=key))
+
+
+@pytest.mark.parametrize("value", [{}, {"id": None}, {"id": ""}, {"id": ".."}, "text", 5, None])
+def test_fields_do_not_leave_the_path_either(value: Any) -> None:
+    with pytest.raises(DataException):
+        own("http://h/items/${id}/x").request([record(value)])
+
+
+def test_a_segment_is_checked_as_a_whole() -> None:
+    template = own("http://h/v1./${@key}.${@topic}/..?at=${@key}#${a/b}")
+    with pytest.raises(DataException, match="would lead elsewhere"):
+        template.target(record({}, key="/", topic="."))
+    # What the property says itself is its author's affair.
+    request = template.request([record({"a/b": "x y"}, key="k.", topic="t")])
+    assert request.url == "http://h/v1./k..t/..?at=k.#x%20y"
+
+
+def test_only_a_deletion_needs_all_of_its_query() -> None:
+    url = "http://h/items?id=${id}&key=${@key}"
+    assert own(url).request([record({"id": 1})]).url == "http://h/items?id=1&key="
+    with pytest.raises(DataException, match="@key"):
+        own(url, method="DELETE").request([record({"id": 1})])
+    with pytest.raises(DataException, match="no fields"):
+        own(url).request([record(None, key="k")])
+    deletion = own("http://h/items?key=${@key}").request([record(None, key="k/1")])
+    assert deletion == Request("DELETE", "http://h/items?key=k%2F1")
+
+
+@pytest.mark.parametrize("value", ["text", "5", b"[]", 5, [1]])
+def test_a_value_without_fields_fills_no_body(value: Any) -> None:
+    with pytest.raises(DataException, match=r"^body\.template: \$\{a\.b\}: the value is no object"):
+        own(body='{"a": ${a.b}}').request([record(value)])
+    assert own(body='{"o": ${@offset}}').request([record(value)]).body.startswith(b'{"o": ')
+
+
+@pytest.mark.parametrize("device", ["", ".", ".."])
+def test_phonetracks_path_is_not_left_either(device: str) -> None:
+    with pytest.raises(DataException):
+        made("phonetrack", "http://h/TOKEN", record(fix(0, device)))
+
+
 def test_a_form_is_percent_encoded_and_a_text_is_not() -> None:
     value = record({"a": "x y&z"})
     form = own(body="a=${a}", content_type="application/x-www-form-urlencoded")

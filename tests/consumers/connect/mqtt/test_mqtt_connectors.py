@@ -99,6 +99,23 @@ def test_messages_become_records(
     records.close()
 
 
+def test_a_message_that_is_too_large_for_the_log_stops_no_other(
+    servers: str, make_worker: MakeWorker, mosquitto: MosquittoServer, topic: str
+) -> None:
+    worker = make_worker(servers)
+    worker.start()
+    worker.create("in", source(mosquitto, topic, errors__tolerance="all"))
+    worker.wait_for("connected to MQTT server")
+    peer = MqttPeer(mosquitto)
+    peer.publish("owntracks/anna/big", b"x" * 1_200_000)
+    peer.publish("owntracks/anna/phone", b"after")
+    records = Topic(servers, topic)
+    wait_until(lambda: records.values() == ["after"], "the message behind it", worker)
+    assert f"leaves out a record that topic {topic} does not take" in worker.output
+    peer.close()
+    records.close()
+
+
 @VERSIONS
 def test_no_message_is_lost_whatever_is_killed(
     servers: str, make_worker: MakeWorker, mosquitto: MosquittoServer, topic: str, version: str

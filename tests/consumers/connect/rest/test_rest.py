@@ -416,6 +416,7 @@ async def test_a_configuration_is_validated(rest: Rest) -> None:
     ("name", "value", "message"),
     [
         ("consumer.override.fetch.mni.bytes", "1", 'No such configuration property: "fetch.mni'),
+        ("consumer.override.max.poll.records", "x", "a number of at least 1"),
         ("producer.override.acks", "many", 'property "request.required.acks"'),
         ("consumer.override.ssl.keystore.location", "a.jks", "PEM is expected"),
     ],
