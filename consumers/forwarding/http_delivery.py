@@ -6,7 +6,6 @@ import asyncio
 import socket
 import time
 from collections.abc import Sequence
-from contextvars import ContextVar
 from typing import Final
 
 import aiohttp
@@ -21,28 +20,24 @@ from consumers.connect.http.sender import KEEP_ALIVE_S, Sender
 from consumers.forwarding.delivery import Result
 from consumers.forwarding.route import Route
 from consumers.forwarding.schedule import QUICK, SLOW, Failure
+from consumers.forwarding.ways_out import WaysOut
 from waylog.forwarding.definition import WEBHOOK, Forwarding
-from waylog.network.outbound.name_lookups import NameLookups
-from waylog.network.outbound.reachable_networks import ReachableNetworks
 
 #: No request of a turn is begun later than this, so that the others have theirs.
 _TURN_S: Final = 5.0
 _NAMES_S: Final = 10
 
-#: The user for whom a name is looked up, in the context of the request.
-_user: ContextVar[str] = ContextVar("_user", default="")
-
 
 class _Names(AbstractResolver):
     """Looks names up in threads of their own, a bounded number for each user."""
 
-    def __init__(self, lookups: NameLookups) -> None:
-        self._lookups: Final = lookups
+    def __init__(self, ways: WaysOut) -> None:
+        self._ways: Final = ways
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        return await self._lookups.look_up(_user.get(), host, port, family)
+        return await self._ways.look_up(host, port, family)
 
     async def close(self) -> None:
         """Do nothing: look-ups that still hang end with their threads."""
@@ -51,17 +46,18 @@ class _Names(AbstractResolver):
 class HttpDelivery:
     """The connections to all servers; used on one event loop."""
 
-    def __init__(self, networks: ReachableNetworks, names: NameLookups, timeout_s: float) -> None:
+    def __init__(self, ways: WaysOut, timeout_s: float) -> None:
         """A request may take `timeout_s` seconds."""
+        self._ways: Final = ways
         self._timeout_ms: Final = round(timeout_s * 1000)
         self._connector: Final = aiohttp.TCPConnector(
             limit=QUICK + SLOW,
             keepalive_timeout=KEEP_ALIVE_S,
-            resolver=_Names(names),
+            resolver=_Names(ways),
             ttl_dns_cache=_NAMES_S,
             dns_cache_max_size=1000,
             # It is called for each connection, with the address that the connection is made to.
-            socket_factory=networks.socket_for,
+            socket_factory=ways.socket_for,
         )
 
     async def deliver(self, route: Route, records: Sequence[SinkRecord]) -> Result:
@@ -77,7 +73,7 @@ class HttpDelivery:
     async def _deliver(
         self, user: str, settings: Settings, records: Sequence[SinkRecord]
     ) -> Result:
-        _user.set(user)
+        self._ways.user.set(user)
         sender = Sender(settings, self._connector)
         await sender.open()
         try:

@@ -20,9 +20,8 @@ from consumers.connect.data.records import SinkRecord
 from consumers.forwarding.delivery import Result
 from consumers.forwarding.route import Route
 from consumers.forwarding.schedule import QUICK, SLOW, Failure
+from consumers.forwarding.ways_out import UNREACHABLE, WaysOut
 from waylog.extras import install_command, is_installed
-from waylog.network.outbound.name_lookups import NameLookups
-from waylog.network.outbound.reachable_networks import ReachableNetworks
 
 if TYPE_CHECKING:
     from paho.mqtt.client import Client
@@ -46,10 +45,9 @@ class _NamedContext(ssl.SSLContext):
 class MqttDelivery:
     """Used on one event loop; clients run in threads."""
 
-    def __init__(self, networks: ReachableNetworks, names: NameLookups, timeout_s: float) -> None:
+    def __init__(self, ways: WaysOut, timeout_s: float) -> None:
         """A turn may take `timeout_s` seconds after its connection was made."""
-        self._networks: Final = networks
-        self._names: Final = names
+        self._ways: Final = ways
         self._timeout_s: Final = timeout_s
         self._threads: Final = ThreadPoolExecutor(
             QUICK + SLOW, thread_name_prefix="forwarding-mqtt"
@@ -63,25 +61,21 @@ class MqttDelivery:
         parts = urlsplit(route.forwarding.url)
         host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
         try:
-            address = await self._address(route.user, host, port)
-        except (OSError, TimeoutError) as error:
-            reason = f"{route.origin}: {error or 'its name is not found in time'}"
+            # A task has a context of its own.
+            address = await asyncio.create_task(self._address(route.user, host, port))
+        except (OSError, TimeoutError):
+            reason = f"{route.origin}: {UNREACHABLE}"
             return Result(failure=Failure(reason, is_answered=False))
         work = partial(_Turn(route, address, port, self._timeout_s).run, records)
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     async def _address(self, user: str, host: str, port: int) -> str:
         """Return an address of a name that may be reached; raises OSError, TimeoutError."""
+        self._ways.user.set(user)
         async with asyncio.timeout(self._timeout_s):
-            found = await self._names.look_up(user, host, port, socket.AF_UNSPEC)
-        refusal = "it has no address"
-        for each in found:
-            # The connection is made to this address; the name is not looked up again.
-            reason = self._networks.refusal(each["host"], port)
-            if reason is None:
-                return each["host"]
-            refusal = reason
-        raise OSError(refusal)
+            found = await self._ways.look_up(host, port, socket.AF_UNSPEC)
+        # The connection is made to this address; the name is not looked up again.
+        return self._ways.reachable(host, found, port)
 
     async def close(self) -> None:
         """See Delivery."""

@@ -23,6 +23,7 @@ from consumers.forwarding.progress_log import read_progress
 from consumers.forwarding.reading_again import ReadingAgain
 from consumers.forwarding.schedule import Pauses, Schedule
 from consumers.forwarding.sending import Sending
+from consumers.forwarding.ways_out import WaysOut
 from waylog.forwarding.definition import (
     MQTT,
     Forwarding,
@@ -103,8 +104,9 @@ class ForwardingWorker:
         await asyncio.to_thread(erasures.wait)
         self._fetcher = PartitionFetcher(servers, f"{client_id}-again", answer_timeout_s=_FETCH_S)
         stack.push_async_callback(self._fetcher.close)
-        ways = (settings.networks, NameLookups(), settings.timeout_s)
-        http, mqtt = HttpDelivery(*ways), MqttDelivery(*ways)
+        ways = WaysOut(settings.networks, NameLookups())
+        http = HttpDelivery(ways, settings.timeout_s)
+        mqtt = MqttDelivery(ways, settings.timeout_s)
         stack.push_async_callback(http.close)
         stack.push_async_callback(mqtt.close)
         self._sending = Sending(

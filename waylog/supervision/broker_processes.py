@@ -74,6 +74,16 @@ class BrokerProcesses:
         return cls(folder, tuple(brokers), metrics_token, local_accounts)
 
     @property
+    def endpoints(self) -> list[Endpoint]:
+        """All addresses at which the brokers listen."""
+        found = [
+            each
+            for broker in self.brokers
+            for each in (broker.listener, broker.metrics, broker.controller)
+        ]
+        return [each for each in found if each is not None]
+
+    @property
     def bootstrap_servers(self) -> str:
         """The addresses that clients connect to first."""
         return ",".join(str(broker.listener) for broker in self.brokers)

@@ -131,6 +131,7 @@ class PlatformProcesses:
         """Return the process that sends fixes on to users' own servers."""
         plan = self._plan
         served = [plan.http, plan.mqtt, plan.geo_http, plan.schema_registry]
+        served += plan.brokers.endpoints if plan.brokers is not None else []
         ports = ",".join(str(each.port) for each in served if each is not None)
         words = ["forwarding", "run", "--bootstrap-servers", plan.bootstrap_servers]
         words += ["--refused-ports", ports, *plan.forwarding_options]

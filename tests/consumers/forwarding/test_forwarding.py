@@ -103,17 +103,29 @@ def test_no_request_reaches_this_machine_unless_its_network_is_allowed(platform:
     server.answer = lambda _: (302, "", {"Location": f"{server.url}/elsewhere"})
     with server.running():
         platform.start(networks=())
-        names = ("127.0.0.1", "localhost", "[::1]", "0.0.0.0", "127.1", "[::ffff:127.0.0.1]")
+        names = (
+            *("127.0.0.1", "localhost", "[::1]", "0.0.0.0", "127.1", "[::ffff:127.0.0.1]"),
+            "nobody-has-this-name.invalid",
+        )
         for number, name in enumerate(names):
             platform.put("anna", number, f"http://{name}:{server.port}/")
         platform.fixes("anna/phone", 3)
         for number in range(len(names)):
-            # A short form is refused as no address at all.
-            why = "canonical" if names[number] == "127.1" else "not in the internet"
+            # A short form is refused as no address at all. Of others nobody learns whether there is
+            # such a name, nor what it stands for.
+            why = "canonical" if names[number] == "127.1" else "nobody knows its name, or"
             await_condition(
                 lambda: why in (platform.shown("anna", number)["error"] or ""),  # noqa: B023
                 *(60, f"{names[number]} is refused"),
             )
+        shown = {
+            (platform.shown("anna", number)["error"] or "")
+            .replace(name, "HOST")
+            .replace(name.strip("[]"), "HOST")
+            for number, name in enumerate(names)
+            if name != "127.1"
+        }
+        assert len(shown) == 1, shown
         assert server.seen == []
 
 

@@ -75,13 +75,23 @@ def test_forwardings_are_sent_by_one_process_that_does_not_reach_the_platform(
     tmp_path: Path,
 ) -> None:
     more = "--forwarding-options=--forwarding-networks 192.168.1.0/24"
-    plan = PlatformPlan.of(options("--forwarding", more), DataDirectory(tmp_path), FreePorts())
+    given = options("--forwarding", "--brokers", "2", more)
+    plan = PlatformPlan.of(given, DataDirectory(tmp_path), FreePorts())
     [spec] = [
         each for each in PlatformProcesses(plan).beside_brokers() if each.name == "forwarding"
     ]
     words = list(spec.argv)
     refused = words[words.index("--refused-ports") + 1].split(",")
-    assert {str(each.port) for each in (plan.http, plan.mqtt, plan.geo_http)} <= set(refused)
+    assert plan.brokers is not None
+    brokers = [
+        each
+        for broker in plan.brokers.brokers
+        for each in (broker.listener, broker.metrics, broker.controller)
+        if each is not None
+    ]
+    assert len(brokers) == 6
+    served = [plan.http, plan.mqtt, plan.geo_http, *brokers]
+    assert {str(each.port) for each in served} == set(refused)
     assert words[-2:] == ["--forwarding-networks", "192.168.1.0/24"]
 
 
