@@ -116,7 +116,7 @@ def _failure(found: Delivered) -> Failure | None:
         return None
     return Failure(
         outcome.reason,
-        is_answered=outcome.is_answered,
+        is_reached=outcome.is_reached,
         is_set_up=found.set_up is not None,
         retry_after_s=outcome.retry_after_s,
     )

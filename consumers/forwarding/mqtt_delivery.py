@@ -65,7 +65,7 @@ class MqttDelivery:
             address = await asyncio.create_task(self._address(route.user, host, port))
         except (OSError, TimeoutError):
             reason = f"{route.origin}: {UNREACHABLE}"
-            return Result(failure=Failure(reason, is_answered=False))
+            return Result(failure=Failure(reason, is_reached=False))
         work = partial(_Turn(route, address, port, self._timeout_s).run, records)
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
@@ -102,8 +102,10 @@ class _Turn:
     def run(self, records: Sequence[SinkRecord]) -> Result:
         client = self._client()
         deadline = time.monotonic() + self._timeout_s
+        is_reached = False
         try:
             client.connect(self._address, self._port)
+            is_reached = True
             self._loop(client, deadline, lambda: self._is_connected)
             if self._refusal is not None:
                 return Result(failure=self._refusal)
@@ -114,14 +116,14 @@ class _Turn:
             self._loop(client, deadline, lambda: self._acknowledged >= sent.keys())
         except (OSError, ValueError) as error:
             reason = f"{self._server}: {str(error) or type(error).__name__}"
-            return Result(failure=Failure(reason, is_answered=False))
+            return Result(failure=Failure(reason, is_reached=is_reached))
         finally:
             client.disconnect()
         done = [record for mid, record in sent.items() if mid in self._acknowledged]
         if len(done) == len(records):
             return Result(done)
         text = f"{self._server} has not acknowledged all within {self._timeout_s:g} s"
-        return Result(done, failure=Failure(text, is_answered=False))
+        return Result(done, failure=Failure(text))
 
     def _client(self) -> Client:
         import paho.mqtt.client as paho

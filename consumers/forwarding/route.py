@@ -52,8 +52,8 @@ class Route:
     """A forwarding of a user."""
 
     __slots__ = ("entries", "error", "error_time", "failures", "forwarding", "id",
-                 "is_in_flight", "is_queued", "later", "not_before", "origin", "refusal", "refused",
-                 "user", "waited_since", "waiting_bytes", "waiting_count")  # fmt: skip
+                 "is_in_flight", "is_queued", "is_slow", "later", "not_before", "origin", "refusal",
+                 "refused", "user", "waited_since", "waiting_bytes", "waiting_count")  # fmt: skip
 
     def __init__(self, user: str, forwarding_id: str, forwarding: Forwarding) -> None:
         self.user: Final = user
@@ -68,6 +68,8 @@ class Route:
         #: Attempts that have failed in a row, and when the next one may be made.
         self.failures = 0
         self.not_before = 0.0
+        #: Its last answer took long, or never came.
+        self.is_slow = False
         self.is_in_flight = False
         self.is_queued = False
         #: The number under which the schedule has it for later.

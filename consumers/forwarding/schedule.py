@@ -1,8 +1,10 @@
 """Which forwarding has its turn to send, so that none holds up others. Sans-IO.
 
-Servers that answer quickly share most of the places, so that they never wait for one that hangs.
-What has failed or was slow has few places of its own. A server that could not be reached is tried
-by one forwarding at a time, whoever else uses it, and pauses between two attempts double.
+Forwardings that are answered quickly share most of the places, so that they never wait for one that
+hangs. What has failed or was slow has few places of its own, also among those of one server. That a
+forwarding is answered late, or not at all, is its own affair: another path of the same server may
+answer at once, and its users know nothing of each other. A server to which there is no connection
+is tried by one forwarding at a time, whoever else uses it, and pauses between two attempts double.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from consumers.forwarding.route import Route
 QUICK: Final = 64
 SLOW: Final = 16
 EACH: Final = 8
-#: An answer that takes longer makes a server a slow one.
+#: Of those to one server, requests that may be slow.
+EACH_SLOW: Final = 4
+#: An answer that takes longer makes a forwarding a slow one.
 SLOW_S: Final = 3.0
 _DOUBLINGS_MAX: Final = 30
 #: While one forwarding tries a server, others look this often for what came of it.
@@ -52,7 +56,7 @@ class Failure(NamedTuple):
     """Why what was sent is to be sent again."""
 
     reason: str
-    is_answered: bool = True  # False: the server could not be reached
+    is_reached: bool = True  # False: there was no connection to the server
     is_set_up: bool = False  # somebody has to change something
     retry_after_s: float | None = None
 
@@ -64,33 +68,43 @@ class _Origin:
         "error",
         "failures",
         "in_flight",
-        "is_slow",
         "name",
         "not_before",
         "prober",
+        "slow_in_flight",
+        "slow_waiting",
         "waiting",
     )
 
     def __init__(self, name: str) -> None:
         self.name: Final = name
-        self.in_flight = 0
+        self.in_flight = self.slow_in_flight = 0
         self.failures = 0
         #: Why it could not be reached, and when that was, ms since 1970.
         self.error: tuple[str | None, int | None] = (None, None)
         self.not_before = 0.0
-        self.is_slow = False
         #: The forwarding by which a server is tried that could not be reached.
         self.prober: Route | None = None
+        #: Those that wait for a place at it, quick ones and others.
         self.waiting: Final[deque[Route]] = deque()
+        self.slow_waiting: Final[deque[Route]] = deque()
 
-    @property
-    def is_quick(self) -> bool:
-        return not self.is_slow and not self.failures
+    def is_quick(self, route: Route) -> bool:
+        """Tell whether a forwarding to it will not keep its place for long."""
+        return not (self.failures or route.failures or route.is_slow)
+
+    def has_place(self, *, is_quick: bool) -> bool:
+        """Tell whether another request may be made."""
+        return self.in_flight < EACH and (is_quick or self.slow_in_flight < EACH_SLOW)
+
+    def waiting_like(self, route: Route) -> deque[Route]:
+        """Return those that wait for the same places as a forwarding."""
+        return self.waiting if self.is_quick(route) else self.slow_waiting
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing has to be remembered of it."""
-        return self.is_quick and not self.in_flight and not self.waiting
+        return not (self.failures or self.in_flight or self.waiting or self.slow_waiting)
 
 
 class Schedule:
@@ -142,15 +156,15 @@ class Schedule:
             route.later = next(self._number)
             heapq.heappush(self._later, (due if due > now else now + _LOOK_S, route.later, route))
             return
-        if origin.waiting:
-            origin.waiting.append(route)
+        if origin.waiting_like(route):
+            origin.waiting_like(route).append(route)
             return
         self._queue(route, origin)
 
     def _queue(self, route: Route, origin: _Origin) -> None:
         if origin.failures:
             origin.prober = route
-        (self._quick if origin.is_quick else self._slow).append(route)
+        (self._quick if origin.is_quick(route) else self._slow).append(route)
 
     def hasten(self, route: Route, now: float) -> None:
         """Try a forwarding now that has been changed."""
@@ -180,21 +194,22 @@ class Schedule:
     def _begin(self, route: Route, now: float, *, is_quick: bool) -> bool:
         origin = self._origin(route)
         route.is_queued = False
-        if not route.waiting_count or route.is_paused or (is_quick and not origin.is_quick):
+        if not route.waiting_count or route.is_paused or (is_quick and not origin.is_quick(route)):
             # What waited was given up, or the server has failed since it was queued.
             if origin.prober is route:
                 origin.prober = None
             self._release(origin, now)
             self.offer(route, now)
             return False
-        if origin.in_flight >= EACH:
+        if not origin.has_place(is_quick=is_quick):
             route.is_queued = True
-            origin.waiting.append(route)
+            (origin.waiting if is_quick else origin.slow_waiting).append(route)
             return False
         if is_quick:
             self._quick_free -= 1
         else:
             self._slow_free -= 1
+            origin.slow_in_flight += 1
         origin.in_flight += 1
         self._places[route] = (origin, is_quick)
         route.is_in_flight = True
@@ -211,17 +226,18 @@ class Schedule:
             self._quick_free += 1
         else:
             self._slow_free += 1
+            origin.slow_in_flight -= 1
         origin.in_flight -= 1
         route.is_in_flight = False
         if origin.prober is route:
             origin.prober = None
         if failure is None:
             route.failures, route.not_before = 0, 0.0
-        elif failure.is_answered:
+        elif failure.is_reached:
             route.failures += 1
             pause = self._pauses.after(route.failures, is_set_up=failure.is_set_up)
             route.not_before = now + max(pause, failure.retry_after_s or 0.0)
-        if failure is not None and not failure.is_answered:
+        if failure is not None and not failure.is_reached:
             origin.error = (route.error, route.error_time)
             if now >= origin.not_before:
                 # Others that were under way tell the same.
@@ -229,18 +245,19 @@ class Schedule:
                 origin.not_before = now + self._pauses.after(origin.failures)
         else:
             origin.failures, origin.not_before = 0, 0.0
-            origin.is_slow = took_s > SLOW_S
+            route.is_slow = took_s > SLOW_S
         self._release(origin, now)
         self.offer(route, now)
         if origin.is_idle and self._origins.get(origin.name) is origin:
             del self._origins[origin.name]
 
     def _release(self, origin: _Origin, now: float) -> None:
-        """Queue the first one that waits for a place at a server."""
-        while origin.waiting:
-            route = origin.waiting.popleft()
-            if self.may_try(route, now) and route.waiting_count and not route.is_paused:
-                self._queue(route, origin)
-                return
-            route.is_queued = False
-            self.offer(route, now)
+        """Queue the first ones that wait for a place at a server."""
+        for waiting, is_quick in ((origin.waiting, True), (origin.slow_waiting, False)):
+            while waiting and origin.has_place(is_quick=is_quick):
+                route = waiting.popleft()
+                if self.may_try(route, now) and route.waiting_count and not route.is_paused:
+                    self._queue(route, origin)
+                    break
+                route.is_queued = False
+                self.offer(route, now)

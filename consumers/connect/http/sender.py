@@ -32,7 +32,8 @@ class Outcome(NamedTuple):
     meaning: Meaning
     reason: str = ""
     retry_after_s: float | None = None
-    is_answered: bool = True  # False: the server could not be reached
+    is_answered: bool = True
+    is_reached: bool = True  # False: there was no connection to the server
 
 
 DELIVERED: Final = Outcome(Meaning.DELIVERED)
@@ -57,7 +58,9 @@ class Sender:
             connector=self._shared
             or aiohttp.TCPConnector(limit=settings.connections, keepalive_timeout=KEEP_ALIVE_S),
             connector_owner=self._shared is None,
-            timeout=aiohttp.ClientTimeout(total=settings.timeout_s, sock_connect=_CONNECT_S),
+            timeout=aiohttp.ClientTimeout(
+                total=settings.timeout_s, sock_connect=min(_CONNECT_S, settings.timeout_s / 2)
+            ),
             headers={"User-Agent": "waylog-connect", **settings.headers},
             # What one server sets must not be sent with the next record.
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -79,10 +82,12 @@ class Sender:
             except (aiohttp.ServerDisconnectedError, ConnectionResetError):
                 # The server has closed an idle connection. The key tells it of a repetition.
                 return await self._send(request, key)
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            return self._unanswered(str(error) or type(error).__name__, is_reached=False)
         except TimeoutError:
-            return self._unreachable(f"no answer within {self._settings.timeout_s:g} s")
+            return self._unanswered(f"no answer within {self._settings.timeout_s:g} s")
         except (aiohttp.ClientError, OSError, ssl.SSLError) as error:
-            return self._unreachable(str(error) or type(error).__name__)
+            return self._unanswered(str(error) or type(error).__name__)
 
     async def answers(self) -> bool:
         """Tell whether the server answers a request without a record, whatever it says.
@@ -130,9 +135,9 @@ class Sender:
             after_s = retry_after_s(response.headers.get("Retry-After"), datetime.now(UTC))
         return Outcome(meaning, reason, after_s)
 
-    def _unreachable(self, text: str) -> Outcome:
+    def _unanswered(self, text: str, *, is_reached: bool = True) -> Outcome:
         reason = f"{self.server}: {self._without_secrets(text)}"
-        return Outcome(Meaning.LATER, reason, is_answered=False)
+        return Outcome(Meaning.LATER, reason, is_answered=False, is_reached=is_reached)
 
     def _shown(self, body: bytes) -> str:
         text = self._without_secrets(body.decode("utf-8", "replace"))

@@ -8,7 +8,8 @@ from consumers.forwarding.route import Entry, Route
 from consumers.forwarding.schedule import EACH, QUICK, SLOW, Failure, Pauses, Schedule
 from tests.consumers.forwarding.test_ledger import forwarding, record_of
 
-GONE = Failure("no answer", is_answered=False)
+GONE = Failure("no connection", is_reached=False)
+SILENT = Failure("no answer")
 
 
 def route(number: int, url: str) -> Route:
@@ -101,6 +102,31 @@ def test_servers_that_hang_leave_places_to_others() -> None:
     for each in good:
         schedule.offer(each, now)
     assert set(schedule.next(now)) == set(good)
+
+
+def test_who_hangs_at_a_server_does_not_hold_up_others_there() -> None:
+    schedule = Schedule()
+    good = route(1000, "https://shared/good")
+    hanging = [route(each, f"https://shared/hang/{each}") for each in range(24)]
+    for each in (*hanging, good):
+        schedule.offer(each, 0.0)
+    ends: list[tuple[float, Route]] = []
+    now, told = 0.0, []
+    while now < 300:
+        for each in list(schedule.next(now)):
+            if each is good:
+                told.append(now)
+            ends.append((now + (0.1 if each is good else 10.0), each))
+        now += 0.1
+        for end in [each for each in ends if each[0] <= now]:
+            ends.remove(end)
+            is_good = end[1] is good
+            schedule.end(end[1], None if is_good else SILENT, now, 0.1 if is_good else 10.0)
+        schedule.offer(good, now)
+    # Nobody knows at first who hangs: three times eight of them may be before it.
+    pauses = [later - before for before, later in pairwise([0.0, *told])]
+    assert max(pauses[:2]) <= 31
+    assert max(pauses[2:]) <= 0.5, "afterwards it never waits"
 
 
 def test_a_changed_forwarding_is_tried_at_once() -> None:
