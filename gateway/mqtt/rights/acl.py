@@ -29,6 +29,8 @@ _OF_FRIENDS: Final = (
     "devices/{}/+/address",
     "devices/{}/+/position",
 )
+#: What only the platform publishes about devices: programs act on it.
+_OF_THE_PLATFORM: Final = ("address", "notice")
 #: Placeholder for a friend's name; it cannot occur in a name or a filter.
 _ANYBODY: Final = "\0"
 #: Friends whose topics one subscription can reach.
@@ -54,8 +56,8 @@ class AccessRules:
     def may_publish(self, identity: Identity, topic: str) -> bool:
         """Return whether a PUBLISH to `topic` is accepted."""
         levels = topic.split("/")
-        if levels[0] == "devices" and levels[-1] == "address":
-            return False  # only the platform publishes addresses
+        if levels[0] == "devices" and levels[-1] in _OF_THE_PLATFORM:
+            return False
         if not rights_of(identity).may_send:
             return False
         if identity.admin:
