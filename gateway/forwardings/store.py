@@ -54,6 +54,12 @@ class ForwardingStore:
         self._starting: Final = threading.Lock()
         self._open: tuple[TopicLog, KnownForwardings, KeyRing] | None = None
 
+    def users(self) -> list[str]:
+        """Return the users who have forwardings."""
+        log, known, _ = self._opened()
+        self._wait(log.read_to_end(FORWARDING))
+        return known.users()
+
     def of_user(self, user: str) -> dict[str, tuple[Forwarding, dict[int, Progress]]]:
         """Return the forwardings of a user, and their progress by partition, by id."""
         log, known, _ = self._opened()

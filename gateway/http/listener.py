@@ -242,7 +242,6 @@ def build_application(services: Services, client_id: str) -> web.Application:
     proxy = GeocoderProxy(services.geo_url, ingest)
     pages = Pages(ingest.osmand_at_root())
     kafka_rest = KafkaRest(services, ingest, client_id)
-    forwardings = ForwardingRoutes(services, ingest, client_id)
     application.add_routes(
         [
             *ingest.routes(),
@@ -256,7 +255,7 @@ def build_application(services: Services, client_id: str) -> web.Application:
             *proxy.routes(),
             *PushRoutes(services, ingest).routes(),
             *NoticeRoutes(services, ingest).routes(),
-            *forwardings.routes(),
+            *ForwardingRoutes(services, ingest).routes(),
             *SessionRoutes(services, ingest).routes(),
             *kafka_rest.routes(),
             web.get("/metrics", _metrics),
@@ -275,7 +274,6 @@ def build_application(services: Services, client_id: str) -> web.Application:
         await services.parsing.close()
         await proxy.close()
         await kafka_rest.close()
-        await forwardings.close()
 
     application.on_shutdown.append(end_viewers)
     application.on_cleanup.append(close)

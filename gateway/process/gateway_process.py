@@ -19,6 +19,8 @@ from gateway.fixes.erasure_reader import open_erasures
 from gateway.fixes.known_fixes import KnownFixes, device_key, fix_key, use_secret
 from gateway.fixes.siphash import KEY_BYTES
 from gateway.fixes.submit import Submitter
+from gateway.forwardings.former_users import FormerUsers
+from gateway.forwardings.store import ForwardingStore
 from gateway.friends.friend_events import FriendEventFilter
 from gateway.friends.friend_filter import FRIEND_FILTER_SECRET, FriendFilter
 from gateway.friends.friendship_topic import FriendshipTopic
@@ -276,6 +278,10 @@ class _Gateway:
             once,
         )
         self.permissions.subscribe(self.friendship_topic.rights_changed)
+        self.forwardings = ForwardingStore(settings.bootstrap_servers, settings.client_id)
+        stack.push_async_callback(asyncio.to_thread, self.forwardings.close)
+        self.former_users = FormerUsers(self.forwardings, store, once)
+        self.permissions.subscribe(self.former_users.rights_changed)
         self.notices = Notices(self.places, self.location_view, once)
         self.notices.tell(self.pusher.arrived)
         self.notices.tell_once(self._record_arrival)
@@ -338,6 +344,7 @@ class _Gateway:
         if not self._settings.open_mode:
             self._beside(self.permissions.watch(), "looking for changed rights")
             self._beside(self.friendship_topic.run(), "writing friendships")
+            self._beside(self.former_users.run(), "ending forwardings")
             self._beside(self.event_teller.run(), "telling of events")
         self._beside(self.places.watch(), "looking for new places")
         self._beside(self.viewers.tell_withheld(), "telling friends what was withheld")
@@ -386,6 +393,7 @@ class _Gateway:
             web_push=self.web_push,
             archive=self.archive,
             receipts=self.receipts,
+            forwardings=self.forwardings,
             pushes=self.pushes,
             admission=self.admission,
             cards=CardBook(self.users),

@@ -286,6 +286,14 @@ class UserStore:
             return True
         return False
 
+    def user_since(self, name: str) -> int | None:
+        """Return when a user was added (ms), for the last time; None if it has been revoked."""
+        with self._lock:
+            row = self._connection.execute(
+                "SELECT created FROM users WHERE name = ? AND revoked IS NULL", (name,)
+            ).fetchone()
+        return None if row is None else int(row[0])
+
     def revoke_device(self, user: str, device: str) -> int:
         """Delete the tokens of one device; return their number. Raises UnknownUser."""
         with self._lock, self._connection:

@@ -127,7 +127,7 @@ class Sender:
                 return DELIVERED
             return Outcome(Meaning.REFUSED, f"{self.server}: {refusal}")
         reason = f"{self.server} answered {status_text(response.status)}"
-        text = self._shown(body)
+        text = self._shown(body.decode("utf-8", "replace"))
         if text:
             reason += f": {text}"
         after_s = None
@@ -136,11 +136,12 @@ class Sender:
         return Outcome(meaning, reason, after_s)
 
     def _unanswered(self, text: str, *, is_reached: bool = True) -> Outcome:
-        reason = f"{self.server}: {self._without_secrets(text)}"
+        # A line that is none of HTTP's is in its error as it came: it may be anything.
+        reason = f"{self.server}: {self._shown(text)}"
         return Outcome(Meaning.LATER, reason, is_answered=False, is_reached=is_reached)
 
-    def _shown(self, body: bytes) -> str:
-        text = self._without_secrets(body.decode("utf-8", "replace"))
+    def _shown(self, text: str) -> str:
+        text = self._without_secrets(text)
         printable = "".join(each if each.isprintable() else " " for each in text)
         return " ".join(printable.split())[:_SHOWN_CHARACTERS]
 

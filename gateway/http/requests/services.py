@@ -10,6 +10,7 @@ from aiohttp import web
 
 from gateway.bodies.parsing import Parsing
 from gateway.fixes.submit import Submitter
+from gateway.forwardings.store import ForwardingStore
 from gateway.friends.friend_filter import FriendFilter
 from gateway.http.requests.device_endpoints import DeviceEndpoints
 from gateway.limits.addresses import Addresses, TrustedProxies
@@ -73,6 +74,10 @@ class Services:
     pushes: PushLedger = field(default_factory=PushLedger)
     #: Tells where fixes are; by default there is no log to ask.
     receipts: Receipts = field(default_factory=lambda: Receipts("127.0.0.1:1"))
+    #: Forwardings of users; by default there is no log that has any.
+    forwardings: ForwardingStore = field(
+        default_factory=lambda: ForwardingStore("127.0.0.1:1", "gateway")
+    )
     #: The names by which browsers may address this gateway.
     hosts: ServedHosts = field(default_factory=ServedHosts)
     #: Access to /metrics and /v1/pipeline, which show the state of the platform.

@@ -17,7 +17,7 @@ from gateway.forwardings.requests import (
     changed_forwarding,
     new_forwarding,
 )
-from gateway.forwardings.store import ForwardingsOff, ForwardingStore
+from gateway.forwardings.store import ForwardingsOff
 from gateway.http.ingest.ingest import Ingest
 from gateway.http.requests.authentication import known_user
 from gateway.http.requests.responses import COMMAND_BYTES_MAX, Refused, json_answer, unavailable
@@ -44,10 +44,10 @@ Known = dict[str, tuple[Forwarding, dict[int, Progress]]]
 class ForwardingRoutes:
     """The handlers of `/v1/forwardings`."""
 
-    def __init__(self, services: Services, ingest: Ingest, client_id: str) -> None:
+    def __init__(self, services: Services, ingest: Ingest) -> None:
         self._services = services
         self._ingest = ingest
-        self._store = ForwardingStore(services.bootstrap_servers, client_id)
+        self._store = services.forwardings
         # Two changes of a user must not be made by the same count of forwardings.
         self._changing = BoundedCache[str, asyncio.Lock](lambda _: asyncio.Lock(), _USERS_MAX)
         self._changes = BoundedCache[str, TokenBucket](
@@ -66,10 +66,6 @@ class ForwardingRoutes:
             web.post(f"{one}/pause", self._pause),
             web.post(f"{one}/resume", self._resume),
         ]
-
-    async def close(self) -> None:
-        """Stop following the log."""
-        await asyncio.to_thread(self._store.close)
 
     async def _user(self, request: web.Request) -> Identity:
         identity = await known_user(request, "forwardings are for users: give name and token")
@@ -130,8 +126,13 @@ class ForwardingRoutes:
         return await self._put(request, identity, lambda old: _read(changed_forwarding, old, body))
 
     async def _pause(self, request: web.Request) -> web.Response:
-        identity = await self._changing_user(request)
-        return await self._put(request, identity, lambda old: changed(old, paused_by=identity.user))
+        # Not limited, since to stop must always be possible: a second pause writes nothing.
+        identity = await self._user(request)
+        return await self._put(
+            request,
+            identity,
+            lambda old: old if old.paused_by else changed(old, paused_by=identity.user),
+        )
 
     async def _resume(self, request: web.Request) -> web.Response:
         identity = await self._changing_user(request)
@@ -150,11 +151,13 @@ class ForwardingRoutes:
             forwarding_id, known = await self._found(request, identity)
             before, progress = known[forwarding_id]
             forwarding = change(before)
+            if forwarding is before:
+                return json_answer(shown(forwarding_id, before, progress))
             await self._ask(self._store.put, identity.user, forwarding_id, forwarding)
         return json_answer(shown(forwarding_id, forwarding, progress))
 
     async def _remove(self, request: web.Request) -> web.Response:
-        identity = await self._changing_user(request)
+        identity = await self._user(request)
         async with self._changing.get(identity.user):
             forwarding_id, _ = await self._found(request, identity)
             await self._ask(self._store.remove, identity.user, forwarding_id)

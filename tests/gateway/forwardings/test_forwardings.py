@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,10 @@ import pytest
 
 from tests.consumers.running import Broker
 from tests.gateway.running import Gateway
-from waylog.forwarding.definition import Progress, encode, record_key
+from waylog.forwarding.definition import Progress, encode, parse_key, record_key
 from waylog.forwarding.keys import FORWARDING_KEY
 from waylog.kafka.librdkafka_producer import append_records
+from waylog.kafka.ranges.topic_reader import read_topic
 from waylog.kafka.topics import FORWARDING, FORWARDING_PROGRESS
 from waylog.sealing.sealing import is_sealed
 from waylog.sealing.value_encryption import ensure_master_key, load_master_key
@@ -163,3 +165,48 @@ async def test_without_a_key_there_are_none(gateway_broker: Broker, tmp_path: Pa
             assert "WAYLOG_FORWARDING_KEY" in await answer.text()
     finally:
         gateway.close()
+
+
+async def test_a_revocation_ends_forwardings_also_of_a_name_that_is_given_again(
+    gateway: Gateway,
+) -> None:
+    gone, again = gateway.user("gone"), gateway.user("again")
+    for login in (gone, again):
+        async with gateway.client(login) as client, client.post(PATH, json=HOOK) as answer:
+            assert answer.status == 201
+    gateway.users.revoke("gone")
+    gateway.users.revoke("again")
+    again = gateway.user("again")
+
+    def left() -> set[str]:
+        newest = {
+            parse_key(each.key() or b""): each.value()
+            for each in read_topic(gateway.bootstrap_servers, FORWARDING)
+        }
+        return {user for (user, _), value in newest.items() if value is not None}
+
+    async with asyncio.timeout(30):
+        while {"gone", "again"} & await asyncio.to_thread(left):
+            await asyncio.sleep(0.1)
+    async with gateway.client(again) as client:
+        async with client.get(PATH) as answer:
+            assert await answer.json() == []
+        async with client.post(PATH, json=HOOK) as answer:
+            assert answer.status == 201
+    assert "again" in await asyncio.to_thread(left)
+
+
+async def test_to_stop_is_not_limited(gateway: Gateway) -> None:
+    async with gateway.client(gateway.user("hasty")) as client:
+        async with client.post(PATH, json=HOOK) as answer:
+            one = f"{PATH}/{(await answer.json())['id']}"
+        statuses = []
+        for _ in range(40):
+            async with client.patch(one, json={"name": "x"}) as answer:
+                statuses.append(answer.status)
+        assert statuses[-1] == 429
+        for _ in range(2):
+            async with client.post(f"{one}/pause") as answer:
+                assert (await answer.json())["paused_by"] == "hasty"
+        async with client.delete(one) as answer:
+            assert answer.status == 204
