@@ -470,6 +470,7 @@ def compact(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
+@pytest.mark.long
 def test_a_worker_that_loses_the_cluster_waits_and_comes_back(
     make_group: MakeGroup, tmp_path: Path
 ) -> None:

@@ -392,6 +392,7 @@ def test_the_worker_goes_on_when_its_broker_comes_back(
         broker.kill()
 
 
+@pytest.mark.long
 def test_partitions_move_between_workers_without_a_record_twice(
     servers: str, make_worker: MakeWorker, tmp_path: Path
 ) -> None:

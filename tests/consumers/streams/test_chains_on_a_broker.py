@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import pytest
 from confluent_kafka import Producer
 
 from consumers.streams.definitions import write_definitions
@@ -49,6 +50,7 @@ def by_key(records: list[Any]) -> dict[bytes, list[bytes]]:
     return dict(found)
 
 
+@pytest.mark.long
 def test_after_kill_9_trips_are_told_exactly_once_and_are_those_of_a_batch_job(
     broker: Broker, start_topology: StartTopology, reader: Callable[[str], Reader]
 ) -> None:

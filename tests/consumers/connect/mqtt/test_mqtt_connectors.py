@@ -219,6 +219,7 @@ def test_records_are_published(
         each.close()
 
 
+@pytest.mark.long
 def test_nothing_is_lost_while_the_server_or_the_worker_is_away(
     servers: str, make_worker: MakeWorker, mosquitto: MosquittoServer, topic: str
 ) -> None:
