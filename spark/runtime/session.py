@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import logging
 import os
 import queue
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from spark.runtime.jvm import find_java, private_cache
+from spark.runtime.socket_folder import socket_folder
 from waylog.config import ARROW_MEMORY_POOL
 from waylog.process.threads import start_thread
 from waylog.sealing.sealing import ENVIRONMENT
@@ -35,10 +34,6 @@ DEFAULT_DRIVER_MEMORY: Final = "768m"
 _WORKERS_END_S: Final = 1.0
 _JVM_END_S: Final = 10.0
 _LOOK_S: Final = 0.1
-
-#: Maximal length of the base folder: a Unix socket's path has at most 107 characters, and the part
-#: after this takes 64.
-_SOCKET_BASE_MAX: Final = 43
 
 #: Only errors of Spark are logged here; our job logs through Python.
 _LOG4J: Final = """
@@ -183,7 +178,7 @@ def _settings(master: str, jars: Sequence[str], packages: Sequence[str]) -> dict
         settings["spark.authenticate"] = "true"
         settings["spark.network.crypto.enabled"] = "true"
         settings["spark.python.unix.domain.socket.enabled"] = "true"
-        settings["spark.python.unix.domain.socket.dir"] = str(_socket_folder())
+        settings["spark.python.unix.domain.socket.dir"] = str(socket_folder())
     variable, pool = ARROW_MEMORY_POOL
     settings[f"spark.executorEnv.{variable}"] = os.environ.setdefault(variable, pool)
     if ENVIRONMENT in os.environ:
@@ -193,16 +188,6 @@ def _settings(master: str, jars: Sequence[str], packages: Sequence[str]) -> dict
     if packages:
         settings["spark.jars.packages"] = ",".join(packages)
     return settings
-
-
-def _socket_folder() -> Path:
-    """Create a folder for this process's account only, which is removed when the process ends."""
-    base = tempfile.gettempdir()
-    if len(base) > _SOCKET_BASE_MAX:
-        base = "/tmp"  # noqa: S108
-    folder = Path(tempfile.mkdtemp(prefix="waylog-spark-", dir=base))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
 
 
 def _log4j_file(cache: Path) -> Path:
