@@ -11,11 +11,12 @@ import asyncio
 import logging
 import sqlite3
 from collections.abc import Iterable
-from typing import Final, Protocol
+from typing import Final
 
 from gateway.forwardings.store import ForwardingsOff, ForwardingStore
 from gateway.users.database import UserStore
 from waylog.kafka.clients import LogUnreachable
+from waylog.process.machine_lock import MachineLock
 
 logger = logging.getLogger(__name__)
 
@@ -24,17 +25,10 @@ _LOCK_S: Final = 1.0
 _AGAIN_S: Final = 5.0
 
 
-class Lock(Protocol):
-    """Held by one process of a machine; gateway.notices.notices.MachineLock is one."""
-
-    def held(self) -> bool:
-        """Try to get the lock; tell whether this process holds it."""
-
-
 class FormerUsers:
     """Looks at all forwardings once, and then at those of users whose rights have changed."""
 
-    def __init__(self, store: ForwardingStore, users: UserStore, once: Lock) -> None:
+    def __init__(self, store: ForwardingStore, users: UserStore, once: MachineLock) -> None:
         self._store: Final = store
         self._users: Final = users
         self._once: Final = once

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 from confluent_kafka import KafkaException
@@ -26,6 +26,7 @@ from waylog.kafka.clients import AppendError, LogUnreachable
 from waylog.kafka.errors import error_text
 from waylog.kafka.topics import FRIENDSHIP, FRIENDSHIP_TOPIC
 from waylog.malformed import MALFORMED
+from waylog.process.machine_lock import MachineLock
 from waylog.sealing.sealing import LogProducer, repeated_opener
 
 logger = logging.getLogger(__name__)
@@ -40,13 +41,6 @@ _UNREADABLE: Final = -1
 
 #: Since when (ms) a user's devices may be seen, by user and friend.
 Friendships = Mapping[tuple[str, str], int]
-
-
-class Lock(Protocol):
-    """Held by one process of a machine; gateway.notices.notices.MachineLock is one."""
-
-    def held(self) -> bool:
-        """Try to get the lock; tell whether this process holds it."""
 
 
 def differences(
@@ -77,7 +71,7 @@ class FriendshipTopic:
         client_id: str,
         rights: RightsTable,
         producer: LogProducer,
-        once: Lock,
+        once: MachineLock,
     ) -> None:
         self._servers = bootstrap_servers
         self._client_id = client_id

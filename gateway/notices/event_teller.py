@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from gateway.friends.friendship_topic import Lock
 from gateway.notices.event_notices import FRESH_MS, EventNotices, Notice, kind_of
 from gateway.users.notice_choices import NoticeChoices
 from waylog.kafka.batch_reader import BatchReader
@@ -25,6 +24,7 @@ from waylog.kafka.topics import EVENT
 from waylog.malformed import MALFORMED
 from waylog.messages import Event, decode_event
 from waylog.process.log_throttle import LogThrottle
+from waylog.process.machine_lock import MachineLock
 from waylog.sealing.sealing import repeated_opener
 
 logger = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class EventTeller:
         client_id: str,
         choices: NoticeChoices,
         notices: EventNotices,
-        once: Lock,
+        once: MachineLock,
         tell: Callable[[Notice], object],
         clock_ms: Callable[[], int],
     ) -> None:

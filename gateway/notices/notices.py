@@ -7,12 +7,9 @@ lock.
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
 from collections import OrderedDict
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -24,31 +21,13 @@ from gateway.views.location_view import LocationView
 from gateway.views.places import Places
 from waylog.messages import Event, decode_address, fix_id
 from waylog.observability.telemetry import now_ms
+from waylog.process.machine_lock import MachineLock
 
 logger = logging.getLogger(__name__)
 
 #: Milliseconds after which an arrival is no longer announced.
 FRESH_MS: Final = 30 * 60 * 1000
 _PENDING_MAX: Final = 10_000
-
-
-class MachineLock:
-    """A lock that one process of a machine holds until it ends."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
-
-    def held(self) -> bool:
-        """Try to get the lock; tell whether this process holds it."""
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-    def close(self) -> None:
-        """Release the lock for another process."""
-        os.close(self._file)
 
 
 class Notices:

@@ -45,7 +45,7 @@ from gateway.mqtt.workers.worker_hub import WorkerHub
 from gateway.notices.arrivals import Arrival
 from gateway.notices.event_notices import EventNotices, Notice
 from gateway.notices.event_teller import EventTeller
-from gateway.notices.notices import MachineLock, Notices, event_of
+from gateway.notices.notices import Notices, event_of
 from gateway.notices.push import Pusher
 from gateway.notices.web_push import WebPush
 from gateway.observability.metrics import GatewayMetrics
@@ -78,6 +78,7 @@ from waylog.observability.telemetry import KafkaTelemetry, now_ms
 from waylog.process.background import PeriodicTask, spawn
 from waylog.process.file_limit import room_for_connections
 from waylog.process.garbage_collection import tune_garbage_collector
+from waylog.process.machine_lock import MachineLock
 from waylog.sealing.sealing import LogProducer, sealed_if_configured
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from gateway.friends.friend_filter import FriendFilter
 from gateway.http.requests.services import Services
 from gateway.limits.bounds import HttpLimits
 from gateway.limits.error_bytes import ErrorBytes
-from gateway.notices.notices import MachineLock, Notices
+from gateway.notices.notices import Notices
 from gateway.observability.metrics import GatewayMetrics
 from gateway.tracks.archive import Archive
 from gateway.users.admission import Admission
@@ -28,6 +28,7 @@ from gateway.views.pipeline import GroupLag, Pipeline
 from gateway.views.places import Places
 from tests.gateway.records import MemoryLog, MemoryTelemetry
 from waylog.network.served_hosts import ServedHosts
+from waylog.process.machine_lock import MachineLock
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ import pytest
 from gateway.mqtt.packets.message import Message
 from gateway.mqtt.sessions.router import Router
 from gateway.notices.arrivals import STAY_MS, Arrivals
-from gateway.notices.notices import FRESH_MS, MachineLock, Notices, event_of
+from gateway.notices.notices import FRESH_MS, Notices, event_of
 from gateway.notices.owntracks_downlink import name_of, set_waypoints
 from gateway.notices.waypoint_source import WaypointSource
 from gateway.views.location_view import LocationView
@@ -23,6 +23,7 @@ from tests.gateway.records import NOW, address, fix, record
 from tests.gateway.running import Gateway, Login, json_of
 from waylog.messages import decode_event, encode
 from waylog.observability.telemetry import now_ms
+from waylog.process.machine_lock import MachineLock
 
 HOME: dict[str, Any] = {
     **{"user": "ada", "device": None, "place_id": "p1", "lat": 47.14, "lon": 9.52},
