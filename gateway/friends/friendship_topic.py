@@ -11,19 +11,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-from confluent_kafka import KafkaException
 
 from gateway.fixes.log_topics import await_topics
+from gateway.users.changed_users import ChangedUsers
 from gateway.users.rights import RightsTable
 from waylog.friendships import Friendship, decode_friendship, friendship_key, parse_friendship_key
 from waylog.kafka.batch_reader import BatchReader
-from waylog.kafka.clients import AppendError, LogUnreachable
-from waylog.kafka.errors import error_text
+from waylog.kafka.clients import AppendError
 from waylog.kafka.topics import FRIENDSHIP, FRIENDSHIP_TOPIC
 from waylog.malformed import MALFORMED
 from waylog.process.machine_lock import MachineLock
@@ -31,9 +29,6 @@ from waylog.sealing.sealing import LogProducer, repeated_opener
 
 logger = logging.getLogger(__name__)
 
-#: Seconds between two attempts to get the lock, and to write what could not be written.
-_LOCK_S: Final = 1.0
-_AGAIN_S: Final = 5.0
 #: Records that wait for the log at once.
 _AT_ONCE: Final = 1_000
 #: Stands for a time that no friendship has.
@@ -77,45 +72,25 @@ class FriendshipTopic:
         self._client_id = client_id
         self._rights = rights
         self._producer = producer
-        self._once = once
+        self._is_read = False
         #: What the topic has, by the answers of the log.
         self._stored: dict[tuple[str, str], int] = {}
-        # Users who may have other friendships than the topic says; None: everybody may.
-        self._changed: set[str] | None = None
-        self._wake = asyncio.Event()
-        self._wake.set()
-        self._failed: str | None = None
+        behind = f"topic {FRIENDSHIP} is behind the friendships"
+        self._changed: Final = ChangedUsers(once, self._update, behind)
+        self.rights_changed: Final = self._changed.rights_changed
+        self.run: Final = self._changed.run
 
-    def rights_changed(self, users: Iterable[str]) -> None:
-        """Look at the friendships of these users; the callback of Permissions.subscribe."""
-        if self._changed is not None:
-            self._changed.update(users)
-        self._wake.set()
-
-    async def run(self) -> None:
-        """Write until cancelled, whenever this process holds the lock."""
-        while not self._once.held():
-            await asyncio.sleep(_LOCK_S)
-        is_read = False
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            try:
-                if not is_read:
-                    await self._read()
-                    is_read = True
-                await self._write()
-                self._failed = None
-            except (KafkaException, LogUnreachable, AppendError, sqlite3.Error) as error:
-                self._say(error)
-                self._wake.set()
-                await asyncio.sleep(_AGAIN_S)
-
-    def _say(self, error: Exception) -> None:
-        why = error_text(error) if isinstance(error, KafkaException) else str(error)
-        if why != self._failed:
-            logger.warning("topic %s is behind the friendships: %s", FRIENDSHIP, why)
-        self._failed = why
+    async def _update(self, changed: set[str] | None) -> None:
+        """Write what differs; raises AppendError, and what it was for differs still."""
+        if not self._is_read:
+            await self._read()
+            self._is_read = True
+        wanted = await asyncio.to_thread(self._rights.friendships, changed)
+        changes = list(differences(self._stored, wanted, changed).items())
+        for begin in range(0, len(changes), _AT_ONCE):
+            await asyncio.gather(
+                *(self._append(pair, since) for pair, since in changes[begin : begin + _AT_ONCE])
+            )
 
     async def _read(self) -> None:
         """Learn what the topic has."""
@@ -153,25 +128,6 @@ class FriendshipTopic:
             except MALFORMED:
                 # It is written again, or ended.
                 self._stored[pair] = _UNREADABLE
-
-    async def _write(self) -> None:
-        """Write what differs; raises AppendError, and what it was for differs still."""
-        changed, self._changed = self._changed, set()
-        try:
-            wanted = await asyncio.to_thread(self._rights.friendships, changed)
-            changes = list(differences(self._stored, wanted, changed).items())
-            for begin in range(0, len(changes), _AT_ONCE):
-                await asyncio.gather(
-                    *(
-                        self._append(pair, since)
-                        for pair, since in changes[begin : begin + _AT_ONCE]
-                    )
-                )
-        except BaseException:
-            self._changed = (
-                None if changed is None or self._changed is None else changed | self._changed
-            )
-            raise
 
     async def _append(self, pair: tuple[str, str], since: int | None) -> None:
         loop = asyncio.get_running_loop()
