@@ -13,7 +13,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from consumers.connect.configuration.exceptions import ConfigException
 from consumers.connect.data.records import SinkRecord
-from consumers.connect.http import properties
+from consumers.connect.http import properties, request_headers
 from consumers.connect.http.delivery import Delivered, deliver
 from consumers.connect.http.properties import Settings
 from consumers.connect.http.sender import KEEP_ALIVE_S, Sender
@@ -100,11 +100,11 @@ def settings_of(user: str, forwarding: Forwarding, timeout_ms: int) -> Settings:
     if forwarding.kind != WEBHOOK:
         named[properties.TEMPLATE] = forwarding.kind
     if forwarding.token is not None:
-        named |= {properties.AUTHORIZATION: "bearer", properties.BEARER: forwarding.token}
+        named |= {request_headers.AUTHORIZATION: "bearer", request_headers.BEARER: forwarding.token}
     elif forwarding.username is not None:
-        named |= {properties.AUTHORIZATION: "basic", properties.USER: forwarding.username}
+        named |= {request_headers.AUTHORIZATION: "basic", request_headers.USER: forwarding.username}
         if forwarding.password is not None:
-            named[properties.PASSWORD] = forwarding.password
+            named[request_headers.PASSWORD] = forwarding.password
     if forwarding.signing_secret is not None:
         named[properties.SIGNATURE] = forwarding.signing_secret
     return Settings.of(named)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import itertools
 import json
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import quote, quote_plus, urlsplit
@@ -22,6 +21,19 @@ from consumers.connect.configuration.definitions import (
 from consumers.connect.configuration.exceptions import ConfigException, hidden_value, invalid_value
 from consumers.connect.configuration.password import Password
 from consumers.connect.configuration.validators import at_least, between, one_of
+from consumers.connect.http.request_headers import (
+    HEADER_TEXT,
+    HEADERS,
+    LOGIN_GROUP,
+    LOGIN_KEYS,
+    PASSWORD,
+    USER,
+    authorization,
+    header_errors,
+    header_problem,
+    header_properties,
+    login_contradictions,
+)
 from consumers.connect.http.signature import signing_key
 from consumers.connect.http.templates.by_name import BATCHING, OWN, TEMPLATES
 from consumers.connect.http.templates.device_names import DeviceNames
@@ -33,11 +45,6 @@ TEMPLATE: Final = "template"
 METHOD: Final = "method"
 BODY: Final = "body.template"
 CONTENT_TYPE: Final = "content.type"
-HEADERS: Final = "headers."
-AUTHORIZATION: Final = "authorization.type"
-USER: Final = "connection.user"
-PASSWORD: Final = "connection.password"  # noqa: S105 - the name of the property
-BEARER: Final = "bearer.token"
 SIGNATURE: Final = "signature.secret"
 BATCH: Final = "batch.max.records"
 BATCH_PREFIX: Final = "batch.prefix"
@@ -51,12 +58,8 @@ MAX_RETRIES: Final = "max.retries"
 BACKOFF: Final = "retry.backoff.ms"
 BACKOFF_MAX: Final = "retry.backoff.max.ms"
 
-_REQUEST, _LOGIN, _BATCHES, _DELIVERY = "Request", "Authorization", "Batches", "Delivery"
-_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_HEADER_TEXT: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+_REQUEST, _BATCHES, _DELIVERY = "Request", "Batches", "Delivery"
 _SINGLE_QUOTES: Final = ("&#x27;", "&#39;", "&apos;", "'")
-#: Headers that the client writes itself.
-_OURS: Final = frozenset({"content-length", "transfer-encoding", "connection", "host"})
 _ESCAPES: Final = {r"\n": "\n", r"\r": "\r", r"\t": "\t"}
 
 
@@ -143,33 +146,9 @@ CONFIG: Final = ConfigDef(
             default="ignore",
             validator=one_of("ignore", "fail", "delete"),
         ),
+        *LOGIN_KEYS,
         grouped_key(
-            *(AUTHORIZATION, ConfigType.STRING, _LOGIN, 1),
-            "How requests are authorized: none, basic or bearer.",
-            importance=Importance.HIGH,
-            default="none",
-            validator=one_of("none", "basic", "bearer"),
-        ),
-        grouped_key(
-            *(USER, ConfigType.STRING, _LOGIN, 2),
-            "The user for basic.",
-            importance=Importance.MEDIUM,
-            default="",
-        ),
-        grouped_key(
-            *(PASSWORD, ConfigType.PASSWORD, _LOGIN, 3),
-            "The password for basic.",
-            importance=Importance.MEDIUM,
-            default=None,
-        ),
-        grouped_key(
-            *(BEARER, ConfigType.PASSWORD, _LOGIN, 4),
-            "The token for bearer.",
-            importance=Importance.MEDIUM,
-            default=None,
-        ),
-        grouped_key(
-            *(SIGNATURE, ConfigType.PASSWORD, _LOGIN, 5),
+            *(SIGNATURE, ConfigType.PASSWORD, LOGIN_GROUP, 5),
             "Signs each request as Standard Webhooks has it (HMAC-SHA256); a text, or whsec_ and "
             "Base64.",
             importance=Importance.MEDIUM,
@@ -308,19 +287,6 @@ def _unescaped(text: str) -> str:
     return text
 
 
-def authorization(parsed: Mapping[str, Any]) -> dict[str, str]:
-    """Return the header by which requests are authorized, none without."""
-    kind = parsed[AUTHORIZATION]
-    if kind == "bearer":
-        return {"Authorization": f"Bearer {parsed[BEARER].value}"}
-    if kind == "basic":
-        from aiohttp import encode_basic_auth
-
-        password = "" if parsed[PASSWORD] is None else parsed[PASSWORD].value
-        return {"Authorization": encode_basic_auth(parsed[USER], password, "utf-8")}
-    return {}
-
-
 def _secrets(parsed: Mapping[str, Any], headers: Mapping[str, str]) -> tuple[str, ...]:
     """Return texts that an answer may repeat and no message may show, the longest first."""
     passwords = (each.value for each in parsed.values() if isinstance(each, Password))
@@ -341,39 +307,11 @@ def _escaped_forms(text: str) -> Iterator[str]:
     yield from (quote(text), quote(text, safe=""), quote_plus(text))
 
 
-def header_properties(properties: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return names and values of `headers.*`."""
-    return [
-        (name.removeprefix(HEADERS), str(value))
-        for name, value in properties.items()
-        if name.startswith(HEADERS)
-    ]
-
-
-def header_problem(name: str, value: str) -> str | None:
-    """Return what is wrong with a header, None if it is right (RFC 9110, section 5)."""
-    if not _TOKEN.fullmatch(name):
-        return "it is no name of a header"
-    if name.lower() in _OURS:
-        return "the client writes this header itself"
-    return None if _HEADER_TEXT.fullmatch(value) else "control characters are not allowed"
-
-
 def contradictions(parsed: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return properties that do not go with others, each with the reason."""
-    found: list[tuple[str, str]] = []
-    template, kind = parsed[TEMPLATE], parsed[AUTHORIZATION]
+    found = login_contradictions(parsed)
+    template = parsed[TEMPLATE]
     own = template == OWN
-    if kind == "basic" and not parsed[USER]:
-        found.append((USER, f"{AUTHORIZATION}=basic needs it"))
-    if kind == "basic" and parsed[USER] and ":" in parsed[USER]:
-        found.append((USER, "a user with a colon cannot be sent"))
-    if kind == "bearer" and (parsed[BEARER] is None or not parsed[BEARER].value):
-        found.append((BEARER, f"{AUTHORIZATION}=bearer needs it"))
-    if kind == "bearer" and parsed[BEARER] is not None:
-        problem = header_problem("Authorization", parsed[BEARER].value)
-        if problem:
-            found.append((BEARER, problem))
     if not own and parsed[BODY] is not None:
         found.append((BODY, f"{TEMPLATE}={template} makes the body itself"))
     if not own and parsed[NULLS] == "delete":
@@ -396,7 +334,7 @@ def contradictions(parsed: Mapping[str, Any]) -> list[tuple[str, str]]:
                 )
                 found.append((NULLS, reason))
     content_type = parsed[CONTENT_TYPE]
-    if content_type is not None and not _HEADER_TEXT.fullmatch(content_type):
+    if content_type is not None and not HEADER_TEXT.fullmatch(content_type):
         found.append((CONTENT_TYPE, "control characters are not allowed"))
     return found
 
@@ -409,9 +347,4 @@ def validated(properties: Mapping[str, Any]) -> dict[str, ConfigValue]:
         for name, reason in contradictions(parsed):
             value = None if name == URL else parsed[name]
             found[name].errors.append(str(invalid_value(name, value, reason)))
-    for name, value in header_properties(properties):
-        problem = header_problem(name, value)
-        if problem is not None:
-            full = HEADERS + name
-            found[full] = ConfigValue(name=full, errors=[str(hidden_value(full, problem))])
-    return found
+    return found | header_errors(properties)

@@ -25,15 +25,16 @@ from consumers.connect.configuration.validators import (
     one_of,
     topic_name,
 )
-from consumers.connect.http.properties import (
-    AUTHORIZATION,
-    BEARER,
+from consumers.connect.http.request_headers import (
     HEADERS,
+    LOGIN_KEYS,
     PASSWORD,
     USER,
     authorization,
+    header_errors,
     header_problem,
     header_properties,
+    login_contradictions,
 )
 from consumers.connect.http_source.json_pointer import JsonPointer
 from consumers.connect.http_source.positions import TEMPLATES, Template
@@ -52,7 +53,7 @@ BACKOFF: Final = "retry.backoff.ms"
 BACKOFF_MAX: Final = "retry.backoff.max.ms"
 
 _NONE: Final = "none"
-_REQUEST, _LOGIN, _RECORDS, _POLLING = "Request", "Authorization", "Records", "Polling"
+_REQUEST, _RECORDS, _POLLING = "Request", "Records", "Polling"
 _OFFSET: Final = "${offset}"
 _OFFSET_TIME: Final = "${offset.time}"
 _YEAR_MAX_S: Final = 253_402_300_799
@@ -135,31 +136,7 @@ CONFIG: Final = ConfigDef(
             importance=Importance.MEDIUM,
             default="0",
         ),
-        grouped_key(
-            *(AUTHORIZATION, ConfigType.STRING, _LOGIN, 1),
-            "How requests are authorized: none, basic or bearer.",
-            importance=Importance.HIGH,
-            default="none",
-            validator=one_of("none", "basic", "bearer"),
-        ),
-        grouped_key(
-            *(USER, ConfigType.STRING, _LOGIN, 2),
-            "The user for basic.",
-            importance=Importance.MEDIUM,
-            default="",
-        ),
-        grouped_key(
-            *(PASSWORD, ConfigType.PASSWORD, _LOGIN, 3),
-            "The password for basic.",
-            importance=Importance.MEDIUM,
-            default=None,
-        ),
-        grouped_key(
-            *(BEARER, ConfigType.PASSWORD, _LOGIN, 4),
-            "The token for bearer.",
-            importance=Importance.MEDIUM,
-            default=None,
-        ),
+        *LOGIN_KEYS,
         grouped_key(
             *(INTERVAL, ConfigType.INT, _POLLING, 1),
             "Milliseconds between two requests.",
@@ -267,16 +244,7 @@ def _iso_time(offset: str | float) -> str:
 
 def contradictions(parsed: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return properties that do not go with others, each with the reason."""
-    found: list[tuple[str, str]] = []
-    kind = parsed[AUTHORIZATION]
-    if kind == "basic" and not parsed[USER]:
-        found.append((USER, f"{AUTHORIZATION}=basic needs it"))
-    if kind == "bearer" and (parsed[BEARER] is None or not parsed[BEARER].value):
-        found.append((BEARER, f"{AUTHORIZATION}=bearer needs it"))
-    elif kind == "bearer":
-        problem = header_problem("Authorization", parsed[BEARER].value)
-        if problem:
-            found.append((BEARER, problem))
+    found = login_contradictions(parsed)
     url = parsed[URL] or ""
     if parsed[TEMPLATE] == _NONE and parsed[OFFSET] is None and "${" in url:
         found.append((OFFSET, f"{_OFFSET} in {URL} needs it"))
@@ -290,9 +258,4 @@ def validated(properties: Mapping[str, Any]) -> dict[str, ConfigValue]:
     if not any(each.errors for each in found.values()):
         for name, reason in contradictions(parsed):
             found[name].errors.append(str(hidden_value(name, reason)))
-    for name, value in header_properties(properties):
-        problem = header_problem(name, value)
-        if problem is not None:
-            full = HEADERS + name
-            found[full] = ConfigValue(name=full, errors=[str(hidden_value(full, problem))])
-    return found
+    return found | header_errors(properties)
