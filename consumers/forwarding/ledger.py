@@ -1,4 +1,4 @@
-"""How far each forwarding is in each partition, and what of it waits. Sans-IO.
+"""Keeps how far each forwarding is in each partition, and what of it waits. Sans-IO.
 
 A forwarding is *live* in a partition as long as it keeps up: it takes the records that the group
 reads, and the group's offset does not pass what is not forwarded yet. One that does not keep up

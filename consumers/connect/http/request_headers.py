@@ -1,4 +1,4 @@
-"""How requests are authorized, and what headers they may have: for all that asks HTTP servers."""
+"""Authorization and headers of requests, for all that asks HTTP servers."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ _PIECE_BYTES: Final = 64 * 1024
 
 
 class _Position(NamedTuple):
-    """How far it has read: the offset, and what makes an answer to the same question needless."""
+    """Holds the offset up to which was read, and what makes the same answer needless."""
 
     offset: Offset | None = None
     etag: str | None = None

@@ -51,7 +51,7 @@ class SourceTaskContext(Protocol):
 
     @property
     def transaction_context(self) -> TransactionContext | None:
-        """Who ends transactions if the task does; None if it does not."""
+        """The part that ends transactions if the task does; None if it does not."""
 
     def configs(self) -> Mapping[str, str]:
         """Return the properties of the task."""

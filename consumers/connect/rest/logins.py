@@ -1,4 +1,4 @@
-"""Who may ask, if users have passwords (Kafka's BasicAuthSecurityRestExtension)."""
+"""Decides who may ask, if users have passwords (Kafka's BasicAuthSecurityRestExtension)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a worker may open the files of one more task.
+"""Decides whether a worker may open the files of one more task.
 
 The clients of a task have connections to brokers, and pipes that wake their threads. A worker that
 had no file left could not even answer on its REST interface: it keeps some for itself, and refuses
