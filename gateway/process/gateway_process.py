@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -197,6 +197,8 @@ class _Gateway:
         # Before the first key is computed: keys in the snapshot must be valid in the next process.
         use_secret(store.rights.secret(_KEYS_SECRET, KEY_BYTES))
         self.readiness = Readiness()
+        #: Why the views cannot be read so far, asked for while the gateway starts.
+        self._views_trouble: Callable[[], str | None] = lambda: None
         #: What the start waits for.
         self._waits_for = f"waits for the log at {settings.bootstrap_servers}"
         watch = AppendWatch(
@@ -329,6 +331,7 @@ class _Gateway:
             tail=self._settings.view_tail_records,
         )
         self._stack.push_async_callback(keeper.close)
+        self._views_trouble = lambda: keeper.trouble
         await keeper.start()
         for topic, reader in keeper.live.items():
             self.readiness.add(topic, reader_trouble(reader))
@@ -360,6 +363,10 @@ class _Gateway:
     def _waits(self, why: str) -> None:
         self._waits_for = f"waits for the log at {self._settings.bootstrap_servers}: {why}"
 
+    def _start_state(self) -> str:
+        trouble = self._views_trouble()
+        return self._waits_for if trouble is None else f"waits for the log: {trouble}"
+
     async def _listen_early(self) -> StartingServer | None:
         """Answer probes over HTTP during the start, if no other gateway does that at the port.
 
@@ -370,7 +377,7 @@ class _Gateway:
         if settings.share_ports and listener_of(settings.http.port) is not None:
             return None
         starting = StartingServer(
-            lambda: {"start": self._waits_for} | self.readiness.problems(),
+            lambda: {"start": self._start_state()} | self.readiness.problems(),
             lambda address: settings.proxy_protocol and address in self._proxies,
         )
         starting.start(settings.http, reuse_port=settings.share_ports)

@@ -28,6 +28,7 @@ from waylog.kafka.clients import LogUnreachable
 from waylog.kafka.ranges.topic_extent import TopicExtent, topic_extent
 from waylog.kafka.topics import LOCATION
 from waylog.process.background import spawn
+from waylog.process.log_throttle import LogThrottle
 from waylog.sealing.sealing import repeated_opener
 
 logger = logging.getLogger(__name__)
@@ -79,6 +80,8 @@ class ViewKeeper:
             bootstrap_servers, locations, self._views, unwritten_bytes_max
         )
         self._readers: list[BatchReader] = []
+        #: Why the start does not get on: a topic is missing, say, or the log does not answer.
+        self.trouble: str | None = None
         #: The readers of new records, by topic.
         self.live: dict[str, BatchReader] = {}
         #: Set when the ids of all fixes that were in the log at the start can be looked up.
@@ -147,14 +150,20 @@ class ViewKeeper:
     # --- the start ------------------------------------------------------------------------------
 
     async def _extent(self, topic: str) -> TopicExtent:
+        throttle = LogThrottle()
         while True:
             try:
-                return await self._saved_views.in_thread(
+                extent = await self._saved_views.in_thread(
                     topic_extent, self._servers, self._client_id, topic
                 )
             except LogUnreachable as error:
-                logger.debug("not yet: %s", error)
+                self.trouble = str(error)
+                if throttle.count(self._loop.time()) is not None:
+                    logger.warning("waiting for the log: %s", error)
                 await asyncio.sleep(_RETRY_S)
+            else:
+                self.trouble = None
+                return extent
 
     # --- reading --------------------------------------------------------------------------------
 

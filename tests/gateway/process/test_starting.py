@@ -73,6 +73,26 @@ async def test_probes_are_answered_until_the_log_comes_and_nobody_is_refused(
     assert status == 0, gateway.output
 
 
+async def test_it_tells_which_topic_it_waits_for_and_what_creates_it(tmp_path: Path) -> None:
+    broker = Broker(tmp_path)
+    port = reserved_ports(1)[0]
+    gateway = Process(
+        *("gateway", "--bootstrap-servers", broker.address, "--http", f"127.0.0.1:{port}"),
+        *("--mqtt", "none", "--data", str(tmp_path)),
+    )
+    try:
+        line = await asyncio.to_thread(gateway.wait_for, "waiting for the log: topic location")
+        assert "`waylog topics ensure`" in line.string
+        not_ready = await ask(("127.0.0.1", port), "GET", "/readyz")
+        assert not_ready.status == 503
+        assert b"waits for the log: topic location" in not_ready.body
+        ensure_topics(broker.address)
+        await asyncio.to_thread(gateway.wait_for, "gateway ready")
+    finally:
+        gateway.stop()
+        broker.process.stop()
+
+
 def test_a_supervisor_hears_that_it_is_ready_only_from_the_real_server(
     tmp_path: Path, supervisor: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:

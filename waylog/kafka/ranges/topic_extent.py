@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     OffsetSpec,
@@ -53,7 +53,12 @@ def topic_extent(bootstrap_servers: str, client_id: str, topic: str) -> TopicExt
             )
         )
     except (KafkaException, TimeoutError) as error:
-        raise LogUnreachable(f"topic {topic}: {error_text(error)}") from error
+        missing = (
+            isinstance(error, KafkaException)
+            and error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+        )
+        hint = "; `waylog topics ensure` creates the platform's topics" if missing else ""
+        raise LogUnreachable(f"topic {topic}: {error_text(error)}{hint}") from error
     return TopicExtent(f"{metadata.cluster_id} {described.topic_id}", first, end)
 
 
