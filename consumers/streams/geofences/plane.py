@@ -69,13 +69,17 @@ def straight(positions: Sequence[Position]) -> list[Position]:
     """
     lon, lat = positions[0]
     found = [(lon, lat)]
-    for _, (other_lon, other_lat) in pairwise(positions):
-        turn = (other_lon - lon + 180.0) % 360.0 - 180.0
+    for _, (given_lon, other_lat) in pairwise(positions):
+        # Whole turns are added to what was given, instead of differences to what is before: the end
+        # of a ring has to be its beginning to the last bit.
+        other_lon = given_lon - 360.0 * math.floor((given_lon - lon + 180.0) / 360.0)
+        turn = other_lon - lon
         pieces = _pieces(lat, other_lat, turn)
-        for piece in range(1, pieces + 1):
+        for piece in range(1, pieces):
             part = piece / pieces
             found.append((lon + part * turn, lat + part * (other_lat - lat)))
-        lon, lat = lon + turn, other_lat
+        lon, lat = other_lon, other_lat
+        found.append((lon, lat))
     return found
 
 

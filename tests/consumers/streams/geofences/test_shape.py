@@ -106,7 +106,7 @@ def test_polygons_are_those_of_straight_edges_in_degrees(data: st.DataObject) ->
         shape(definition)
     except InvalidGeofence as error:
         # Straight edges near a pole may cross those that go around it.
-        assume("rings must not" not in str(error))
+        assume(abs(lat) < 70 or "rings must not" not in str(error))
         raise
     there = data.draw(near(lat, lon, 111_000 * size))
     check(definition, *there, data.draw(st.sampled_from([0.0, 10.0, 500.0])))
@@ -138,6 +138,25 @@ def test_a_ring_around_a_pole_holds_the_pole() -> None:
         assert around.side(79.99 * sign, 45, 100) == OUTSIDE
         assert around.side(80.0001 * sign, -135, 100) == UNDECIDED
         assert around.side(-85 * sign, 0, 100) == OUTSIDE
+
+
+@pytest.mark.parametrize(
+    "ring",
+    [
+        box(-0.0024, 51.4097, 0.0053, 51.4148),
+        [
+            [15.985238, -53.605375],
+            [16.063443, -53.65307],
+            [15.986432, -53.672664],
+            [15.936067, -53.643324],
+            [15.985238, -53.605375],
+        ],
+        box(179.9987, -16.5041, -179.9964, -16.4998),
+    ],
+)
+def test_a_ring_ends_where_it_begins_to_the_last_bit(ring: list[list[float]]) -> None:
+    # Sums of differences of these longitudes are not the longitudes.
+    assert shape(polygon(ring)).side(ring[0][1], ring[0][0], 1) == UNDECIDED
 
 
 def test_parts_that_meet_at_the_antimeridian_are_one() -> None:
