@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import getpass
 import logging
-import signal
 import sys
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker_core.configuration.config import BrokerConfig
 from broker_core.errors import BrokerError, InvalidConfig
@@ -18,14 +16,15 @@ from waylog.config import ConfigError, load_properties
 from waylog.folders import check_folder
 from waylog.observability.log_lines import configure_logging
 from waylog.os_errors import describe_os_error
-from waylog.process.background import end_on_failure
 from waylog.process.file_limit import raise_file_limit
 from waylog.process.garbage_collection import tune_garbage_collector
-from waylog.process.notify import notify_ready
-from waylog.process.stop_limit import FAILED_STOP_MAX_S, StopLimit
+from waylog.process.serving import serving
+from waylog.process.stop_limit import FAILED_STOP_MAX_S
 from waylog.process.storage_trouble import describe, is_disk_full
-from waylog.process.watchdog import EventLoopWatchdog
 from waylog.supervision.listening_check import ListeningCheck
+
+if TYPE_CHECKING:
+    from broker_core.server.runtime import Broker
 
 logger = logging.getLogger(__name__)
 
@@ -170,66 +169,38 @@ async def _serve(config: BrokerConfig) -> int:
     from broker_core.server.runtime import start_broker
 
     raise_file_limit()
-    loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    unexpected: list[Exception] = []
-
-    limit = StopLimit()
-    limit.armed = True
-
-    def end(error: Exception) -> None:
-        if not unexpected:
-            limit.begin(FAILED_STOP_MAX_S)
-        unexpected.append(error)
-        stop.set()
-
-    end_on_failure(
-        loop,
-        end,
-        callbacks_of=CALLBACKS_OF,
-        except_of=OF_ONE_CLIENT,
-    )
-    # In a cluster the start may wait for other nodes; a signal may end it meanwhile.
-    starting = asyncio.create_task(start_broker(config))
-    stopping = asyncio.create_task(stop.wait())
-    await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if not starting.done():
-        starting.cancel()
-        await asyncio.gather(starting, return_exceptions=True)
-        logger.info("broker %d has stopped before it served", config.node_id)
-        return EXIT_FAILED if unexpected else EXIT_DONE
-    try:
-        broker = starting.result()
-    except InvalidConfig as error:
-        raise ConfigError(str(error)) from error
-    except (OSError, BrokerError) as error:
-        cause = error.__cause__ or error
-        reason = describe_os_error(error) if isinstance(error, OSError) else str(error)
-        if is_disk_full(cause):
-            reason = describe(config.log_dir, cause)
-        raise CommandError(f"the broker cannot start: {reason}") from error
-    logger.info(
-        "broker %d of cluster %s serves %s, logs in %s",
-        broker.node_id,
-        broker.cluster_id,
-        broker.endpoint,
-        config.log_dir,
-    )
-    for name, endpoint in list(broker.network.endpoints.items())[1:]:
-        logger.info("listener %s at %s", name, endpoint)
-    tune_garbage_collector()
-    notify_ready()
-    EventLoopWatchdog(asyncio.get_running_loop())
-    broker.failed.add_done_callback(lambda _: stop.set())
-    await stop.wait()
-    if unexpected:
-        broker.cannot_go_on(unexpected[0])
-    failed = broker.failed.done()
-    # An orderly stop may take long, to make everything durable.
-    limit.begin(FAILED_STOP_MAX_S if failed else None)
-    await broker.close()
-    logger.info("broker %d has stopped", broker.node_id)
-    return EXIT_FAILED if failed else EXIT_DONE
+    broker: Broker | None = None
+    async with serving(callbacks_of=CALLBACKS_OF, except_of=OF_ONE_CLIENT) as process:
+        try:
+            # In a cluster it may wait for other nodes; a signal may end it meanwhile.
+            broker = await process.start(start_broker(config))
+        except InvalidConfig as error:
+            raise ConfigError(str(error)) from error
+        except (OSError, BrokerError) as error:
+            cause = error.__cause__ or error
+            reason = describe_os_error(error) if isinstance(error, OSError) else str(error)
+            if is_disk_full(cause):
+                reason = describe(config.log_dir, cause)
+            raise CommandError(f"the broker cannot start: {reason}") from error
+        # An orderly stop may take long, to make everything durable.
+        process.closing.push_async_callback(broker.close)
+        logger.info(
+            "broker %d of cluster %s serves %s, logs in %s",
+            broker.node_id,
+            broker.cluster_id,
+            broker.endpoint,
+            config.log_dir,
+        )
+        for name, endpoint in list(broker.network.endpoints.items())[1:]:
+            logger.info("listener %s at %s", name, endpoint)
+        tune_garbage_collector()
+        process.ready()
+        broker.failed.add_done_callback(
+            lambda _: process.stop(has_failed=True, limit_s=FAILED_STOP_MAX_S)
+        )
+        await process.stopped()
+        if process.failure is not None:
+            broker.cannot_go_on(process.failure)
+    before = "" if broker is not None else " before it served"
+    logger.info("broker %d has stopped%s", config.node_id, before)
+    return EXIT_FAILED if process.has_failed else EXIT_DONE

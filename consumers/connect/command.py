@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from consumers.connect.worker.standalone import StandaloneWorker
     from consumers.connect.worker.worker_settings import WorkerSettings
     from waylog.network.bound_listeners import Listener
+    from waylog.process.serving import ServingProcess
 
     _W = TypeVar("_W", StandaloneWorker, DistributedWorker)
 
@@ -225,8 +225,9 @@ def _run_standalone(
             settings, variables, offsets, worker_id=str(worker_id), cluster_id=cluster
         )
 
-    async def begin(worker: StandaloneWorker, stopping: asyncio.Event) -> bool:
-        return await _create(worker, connectors, stopping)
+    async def begin(worker: StandaloneWorker, process: ServingProcess) -> None:
+        for each in connectors:
+            await process.start(_create(worker, each))
 
     return _run_worker(settings, make, begin)
 
@@ -246,31 +247,15 @@ def _run_distributed(settings: DistributedSettings, variables: Variables) -> int
     return _run_worker(settings.worker, make, _take_place, lambda: _ensure_topics(settings))
 
 
-async def _take_place(worker: DistributedWorker, stopping: asyncio.Event) -> bool:
-    """Join the group; return False if the worker is to stop meanwhile."""
+async def _take_place(worker: DistributedWorker, process: ServingProcess) -> None:
+    """Join the group."""
     from waylog.kafka.clients import LogUnreachable
 
     try:
-        if not await _unless_stopped(worker.start(), stopping):
-            return False
+        await process.start(worker.start())
     except LogUnreachable as error:
         raise CommandError(str(error)) from None
-    return await _unless_stopped(worker.settled(), stopping)
-
-
-async def _unless_stopped(work: Awaitable[None], stopping: asyncio.Event) -> bool:
-    """Wait for work; return False if the worker is to stop before it is done."""
-    done = asyncio.ensure_future(work)
-    stopped = asyncio.ensure_future(stopping.wait())
-    try:
-        await asyncio.wait((done, stopped), return_when=asyncio.FIRST_COMPLETED)
-        if not done.done():
-            return False
-        await done
-        return not stopping.is_set()
-    finally:
-        done.cancel()
-        stopped.cancel()
+    await process.start(worker.settled())
 
 
 def _ensure_topics(settings: DistributedSettings) -> None:
@@ -295,13 +280,13 @@ def _ensure_topics(settings: DistributedSettings) -> None:
 def _run_worker(
     settings: WorkerSettings,
     make: Callable[[Endpoint, str], _W],
-    begin: Callable[[_W, asyncio.Event], Awaitable[bool]],
+    begin: Callable[[_W, ServingProcess], Awaitable[None]],
     prepare: Callable[[], None] = lambda: None,
 ) -> int:
     """Run a worker.
 
     `prepare` is called when the cluster answers, and may block. `make` makes the worker; `begin`
-    has it begin, and tells whether it is to go on.
+    has it begin.
     """
     import uvloop
 
@@ -332,9 +317,9 @@ def _wait_for_cluster(settings: WorkerSettings, stopping: threading.Event) -> st
     from consumers.connect.worker.kafka_cluster import cluster_id
     from waylog.kafka.clients import LogUnreachable
     from waylog.kafka.errors import error_text
+    from waylog.process.stop_signals import on_stop_signal
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopping.set())
+    on_stop_signal(stopping.set)
     try:
         clients = ClientProperties(settings.bootstrap_servers, settings.properties, {})
         return cluster_id(clients, settings.bootstrap_servers, stopping)
@@ -349,7 +334,7 @@ async def _serve(
     listeners: Sequence[Listener],
     cluster: str,
     make: Callable[[Endpoint, str], _W],
-    begin: Callable[[_W, asyncio.Event], Awaitable[bool]],
+    begin: Callable[[_W, ServingProcess], Awaitable[None]],
     stopped_early: threading.Event,
 ) -> int:
     """Serve until a signal (return 0), or until background work fails (return 1).
@@ -357,75 +342,47 @@ async def _serve(
     Raises CommandError for what keeps the worker from beginning.
     """
     from consumers.connect.rest.server import RestServer
-    from waylog.process.background import end_on_failure
-    from waylog.process.stop_limit import FAILED_STOP_MAX_S, StopLimit
-    from waylog.process.watchdog import EventLoopWatchdog
+    from waylog.process.serving import serving
 
-    loop = asyncio.get_running_loop()
-    stopping = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopping.set)
-    if stopped_early.is_set():
-        return EXIT_DONE
-    unexpected: list[Exception] = []
-    limit = StopLimit()
-    limit.armed = True
-
-    def end(error: Exception) -> None:
-        if not unexpected:
-            limit.begin(FAILED_STOP_MAX_S)
-        unexpected.append(error)
-        stopping.set()
-
-    end_on_failure(loop, end, callbacks_of=("consumers.", "waylog."))
-    endpoint = listeners[settings.advertised_listener].endpoint
-    worker_id = Endpoint(
-        settings.advertised_host or endpoint.host or "127.0.0.1",
-        settings.advertised_port or endpoint.port,
-    )
-    worker = make(worker_id, cluster)
-    server = RestServer()
-    watchdog = None
-    try:
+    async with serving(callbacks_of=("consumers.", "waylog.")) as process:
+        if stopped_early.is_set():
+            return EXIT_DONE
+        endpoint = listeners[settings.advertised_listener].endpoint
+        worker_id = Endpoint(
+            settings.advertised_host or endpoint.host or "127.0.0.1",
+            settings.advertised_port or endpoint.port,
+        )
+        worker = make(worker_id, cluster)
+        process.closing.push_async_callback(worker.close)
+        server = RestServer()
+        process.closing.push_async_callback(server.close)
         await server.start(worker, listeners)
-        if await begin(worker, stopping):
-            _ready(worker, worker_id)
-            watchdog = EventLoopWatchdog(loop)
-            await stopping.wait()
+        await begin(worker, process)
+        _ready(worker, worker_id, process)
+        await process.stopped()
         logger.info("stopping")
-    finally:
-        limit.begin()
-        await server.close()
-        await worker.close()
-        if watchdog is not None:
-            watchdog.close()
     logger.info("connect worker stopped")
-    return EXIT_FAILED if unexpected else EXIT_DONE
+    return EXIT_FAILED if process.has_failed else EXIT_DONE
 
 
-async def _create(
-    worker: StandaloneWorker, connectors: Sequence[CreateRequest], stopping: asyncio.Event
-) -> bool:
-    """Create connectors one after the other; return False if the worker is to stop meanwhile."""
+async def _create(worker: StandaloneWorker, request: CreateRequest) -> None:
+    """Create a connector; raises CommandError."""
     from consumers.connect.data.exceptions import ConnectException
 
-    for request in connectors:
-        if stopping.is_set():
-            return False
-        name = request.name
-        operation = worker.herder.put(name, request.config, request.target, may_replace=False)
-        try:
-            await worker.run(name, operation)
-        except ConnectException as error:
-            cause = f": {error.__cause__}" if error.__cause__ is not None else ""
-            raise CommandError(f"connector {name}: {error}{cause}") from None
-        logger.info("connector %s has been created", name)
-    return not stopping.is_set()
+    name = request.name
+    operation = worker.herder.put(name, request.config, request.target, may_replace=False)
+    try:
+        await worker.run(name, operation)
+    except ConnectException as error:
+        cause = f": {error.__cause__}" if error.__cause__ is not None else ""
+        raise CommandError(f"connector {name}: {error}{cause}") from None
+    logger.info("connector %s has been created", name)
 
 
-def _ready(worker: StandaloneWorker | DistributedWorker, worker_id: Endpoint) -> None:
+def _ready(
+    worker: StandaloneWorker | DistributedWorker, worker_id: Endpoint, process: ServingProcess
+) -> None:
     from waylog.process.garbage_collection import tune_garbage_collector
-    from waylog.process.notify import notify_ready
 
     worker.is_ready = True
     tune_garbage_collector()
@@ -434,4 +391,4 @@ def _ready(worker: StandaloneWorker | DistributedWorker, worker_id: Endpoint) ->
         "connect worker ready %s://%s kafka=%s",
         *(settings.advertised.scheme, worker_id, settings.bootstrap_servers),
     )
-    notify_ready()
+    process.ready()

@@ -6,8 +6,6 @@ import argparse
 import asyncio
 import logging
 import os
-import signal
-from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
@@ -184,48 +182,21 @@ async def _serve(settings: WorkerSettings, keys: KeyRing) -> int:
     """Work until a signal (return 0), or until background work fails (return 1)."""
     from consumers.forwarding.worker import ForwardingWorker
     from waylog.observability.telemetry import KafkaLogHandler, KafkaTelemetry
-    from waylog.process.background import end_on_failure
-    from waylog.process.notify import notify_ready
-    from waylog.process.stop_limit import FAILED_STOP_MAX_S, StopLimit
-    from waylog.process.watchdog import EventLoopWatchdog
+    from waylog.process.serving import serving
 
-    loop = asyncio.get_running_loop()
-    stopping = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopping.set)
-    unexpected: list[Exception] = []
-    limit = StopLimit()
-    limit.armed = True
-
-    def end(error: Exception) -> None:
-        if not unexpected:
-            limit.begin(FAILED_STOP_MAX_S)
-        unexpected.append(error)
-        stopping.set()
-
-    end_on_failure(loop, end, callbacks_of=("consumers.", "waylog."))
-    async with AsyncExitStack() as stack:
+    async with serving(callbacks_of=("consumers.", "waylog.")) as process:
         telemetry = KafkaTelemetry(settings.bootstrap_servers, settings.client_id)
-        stack.callback(telemetry.close)
+        process.closing.callback(telemetry.close)
         handler = KafkaLogHandler(telemetry)
         logging.getLogger().addHandler(handler)
-        stack.callback(logging.getLogger().removeHandler, handler)
-        worker = ForwardingWorker(settings, keys)
-        starting = asyncio.ensure_future(worker.start(stack))
-        stopped = asyncio.ensure_future(stopping.wait())
-        await asyncio.wait((starting, stopped), return_when=asyncio.FIRST_COMPLETED)
-        if starting.done():
-            starting.result()
-            notify_ready()
-            stack.callback(EventLoopWatchdog(loop).close)
-            logger.info("forwarding ready kafka=%s", settings.bootstrap_servers)
-            await stopped
-        limit.begin()
-        starting.cancel()
-        stopped.cancel()
+        process.closing.callback(logging.getLogger().removeHandler, handler)
+        await process.start(ForwardingWorker(settings, keys).start(process.closing))
+        process.ready()
+        logger.info("forwarding ready kafka=%s", settings.bootstrap_servers)
+        await process.stopped()
         logger.info("stopping")
     logger.info("forwarding stopped")
-    return EXIT_FAILED if unexpected else EXIT_DONE
+    return EXIT_FAILED if process.has_failed else EXIT_DONE
 
 
 # ---- list ----

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import signal
 from pathlib import Path
 from typing import Final
 
@@ -138,6 +137,7 @@ def _run_worker(arguments: argparse.Namespace) -> int:
     from waylog.observability.log_lines import configure_logging
     from waylog.observability.telemetry import KafkaLogHandler, KafkaTelemetry
     from waylog.process.notify import notify_ready
+    from waylog.process.stop_signals import on_stop_signal
 
     check(arguments)
     configure_logging()
@@ -184,8 +184,7 @@ def _run_worker(arguments: argparse.Namespace) -> int:
         delayed=resolver.retries,
         on_ready=ready,
     )
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: worker.stop())
+    on_stop_signal(worker.stop)
     try:
         worker.run()
     except TopicsDiffer as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -110,6 +109,7 @@ def re_resolve(arguments: argparse.Namespace) -> int:
 
     from consumers.resolver.re_resolve import ReResolveFailed, ReResolver, Start
     from waylog.kafka.clients import LogUnreachable
+    from waylog.process.stop_signals import on_stop_signal
 
     if arguments.from_offset is not None and arguments.from_offset < 0:
         raise ConfigError("--from-offset must be at least 0")
@@ -133,8 +133,7 @@ def re_resolve(arguments: argparse.Namespace) -> int:
                 restart=arguments.restart,
                 progress=progress,
             )
-            for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, lambda *_: run.stop())
+            on_stop_signal(run.stop)
             done = run.run()
         except (ReResolveFailed, LogUnreachable) as error:
             raise CommandError(str(error)) from None

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
-from gateway.bridge.cluster import Arrival
 from gateway.mqtt.interfaces import Completion, Submitter
 from gateway.mqtt.publishing.completions import AllOf, has_failed
 from gateway.mqtt.publishing.ingest import Ingest
 from gateway.mqtt.rights.acl import AccessRules
 from gateway.users.admission import Admission, QuotaExceeded
 from gateway.users.rights import USUAL_RIGHTS, Rights
+from waylog.network.outbound.mqtt_connection import Arrival
 
 logger = logging.getLogger(__name__)
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-import signal
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any, Final, NamedTuple, Protocol
 
+from waylog.cli import EXIT_DONE, EXIT_FAILED
 from waylog.observability.telemetry import KafkaLogHandler, KafkaTelemetry
-from waylog.process.background import end_on_failure
 from waylog.process.file_limit import raise_file_limit
 from waylog.process.memory_allocation import tune_memory_allocator
-from waylog.process.notify import notify_ready
-from waylog.process.stop_limit import FAILED_STOP_MAX_S, StopLimit
-from waylog.process.watchdog import EventLoopWatchdog
+from waylog.process.serving import serving
+from waylog.process.stop_limit import StopLimit
 
 logger = logging.getLogger(__name__)
 
@@ -76,55 +75,29 @@ async def serve_until_stopped(
     Everything that `start` puts on the stack is closed at the end, even if the start is
     interrupted.
     """
-    loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
     raise_file_limit()
-    unexpected: list[Exception] = []
-
-    def end(error: Exception) -> None:
-        if not unexpected:
-            _limit.begin(FAILED_STOP_MAX_S)
-        unexpected.append(error)
-        stop.set()
-
-    end_on_failure(loop, end, callbacks_of=CALLBACKS_OF, except_of=OF_ONE_CLIENT)
-    # Closing may take longer than the supervisor waits for a sign of progress.
-    stopping_since = loop.time()
-    async with AsyncExitStack() as last, AsyncExitStack() as stack:
+    loop = asyncio.get_running_loop()
+    stopping_since = None
+    async with serving(callbacks_of=CALLBACKS_OF, except_of=OF_ONE_CLIENT, limit=_limit) as process:
         telemetry = KafkaTelemetry(bootstrap_servers, client_id)
         handler = KafkaLogHandler(telemetry)
         logging.getLogger().addHandler(handler)
-        stack.callback(telemetry.close)
-        stack.callback(logging.getLogger().removeHandler, handler)
-        starting = asyncio.ensure_future(start(telemetry, stack))
-        stopping = asyncio.ensure_future(stop.wait())
-        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
-        if not starting.done():
-            _limit.begin()
-            starting.cancel()
-            await asyncio.wait((starting,))
-            return 1 if unexpected else 0
-        stopping.cancel()
-        producer, where = starting.result()
-        notify_ready()
-        last.callback(EventLoopWatchdog(loop).close)
+        process.closing.callback(telemetry.close)
+        process.closing.callback(logging.getLogger().removeHandler, handler)
+        producer, where = await process.start(start(telemetry, process.closing))
+        process.ready()
         logger.info("%s ready %s", name, where)
-        while not stop.is_set():
+        while not process.is_stopping:
             if producer.fatal is not None:
                 # The supervisor starts another process with a new producer.
                 logger.critical("stopping: %s", producer.fatal)
-                _limit.begin()
-                return 1
-            try:
+                process.stop(has_failed=True)
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_WATCH_S):
-                    await stop.wait()
-            except TimeoutError:
-                continue
+                    await process.stopped()
         logger.info("stopping")
         stopping_since = loop.time()
-        _limit.begin()
-    logger.info("%s stopped after %.1f s", name, loop.time() - stopping_since)
-    # After an unexpected failure the supervisor starts another process.
-    return 1 if unexpected else 0
+    if stopping_since is not None:
+        logger.info("%s stopped after %.1f s", name, loop.time() - stopping_since)
+    # After a failure the supervisor starts another process.
+    return EXIT_FAILED if process.has_failed else EXIT_DONE

@@ -414,9 +414,7 @@ async def _serve_until_stopped(
     endpoint: Endpoint, geocoder: WatchedGeocoder, fallback: Fallback | None
 ) -> int:
     """Serve until a signal (return 0), or until a background task fails (return 1)."""
-    import asyncio
     import gc
-    import signal
     from typing import cast
 
     from aiohttp import web
@@ -426,33 +424,19 @@ async def _serve_until_stopped(
     from waylog.network.connection_pool import ConnectionPool
     from waylog.network.peer_parties import ClientIdentifier
     from waylog.os_errors import describe_os_error
-    from waylog.process.background import end_on_failure
     from waylog.process.file_limit import raise_file_limit, room_for_connections
-    from waylog.process.notify import notify_ready
-    from waylog.process.stop_limit import FAILED_STOP_MAX_S, StopLimit
-    from waylog.process.watchdog import EventLoopWatchdog
+    from waylog.process.serving import serving
 
     # There is no access log, because its lines would hold the coordinates of requests.
     runner = web.AppRunner(make_app(geocoder, fallback), access_log=None, shutdown_timeout=5.0)
     parties = ClientIdentifier()
     raise_file_limit()
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopping.set)
-    unexpected: list[Exception] = []
-    limit = StopLimit()
-    limit.armed = True
-
-    def end(error: Exception) -> None:
-        unexpected.append(error)
-        stopping.set()
-
-    end_on_failure(loop, end)
-    await runner.setup()
-    # Objects that exist now live on; freeze them, so that the garbage collector skips them.
-    gc.freeze()
-    try:
+    async with serving() as process:
+        process.closing.callback(parties.close)
+        await runner.setup()
+        process.closing.push_async_callback(runner.cleanup)
+        # Objects that exist now live on; freeze them, so that the garbage collector skips them.
+        gc.freeze()
         room = min(CONNECTIONS_MAX, room_for_connections())
         pool = ConnectionPool(room, parties.open().of, name="geocoder")
         accept = cast(Accept, runner.server)
@@ -460,21 +444,16 @@ async def _serve_until_stopped(
             acceptor = listen(accept, endpoint, pool)
         except OSError as error:
             raise CommandError(describe_os_error(error)) from None
+        process.closing.push_async_callback(acceptor.close)
         logger.info(
             "geocoder ready http=%s index=%s version=%s",
             acceptor.address,
             geocoder.current.index.path,
             geocoder.current.index_version,
         )
-        notify_ready()
-        EventLoopWatchdog(loop)
-        await stopping.wait()
-        limit.begin(FAILED_STOP_MAX_S if unexpected else None)
-        await acceptor.close()
-    finally:
-        await runner.cleanup()
-        parties.close()
-    return EXIT_FAILED if unexpected else EXIT_DONE
+        process.ready()
+        await process.stopped()
+    return EXIT_FAILED if process.has_failed else EXIT_DONE
 
 
 def _world(arguments: argparse.Namespace) -> int:

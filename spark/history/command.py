@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import logging
 import re
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -307,6 +306,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from waylog.observability.log_lines import configure_logging
     from waylog.process.notify import notify_ready
     from waylog.process.stop_limit import StopLimit
+    from waylog.process.stop_signals import on_stop_signal
 
     check(arguments)
     configure_logging()
@@ -336,8 +336,7 @@ def _run(arguments: argparse.Namespace) -> int:
     limit = StopLimit()
     limit.armed = True
     job = HistoryJob(settings, on_ready, limit)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: job.stop())
+    on_stop_signal(job.stop)
     total = job.run()
     logger.info(
         "history stopped: %d fixes in %d files, %d sent again left out",

@@ -122,21 +122,20 @@ def _name(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    import signal
     import threading
 
     from spark.runtime.tasks import open_engine
     from waylog.history.history_reader import HistoryReader
     from waylog.observability.log_lines import configure_logging
     from waylog.process.notify import notify_ready
+    from waylog.process.stop_signals import on_stop_signal
 
     configure_logging()
     logger = logging.getLogger("spark.places")
     if not HistoryReader(arguments.history).files():
         raise CommandError(f"{arguments.history}: there is no history; `waylog history run` first")
     stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
+    on_stop_signal(stopping.set)
     with ExitStack() as stack:
         engine = open_engine(arguments, stack, "waylog places")
         notify_ready()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +11,7 @@ from waylog.config import local_url
 from waylog.kafka.errors import error_text
 from waylog.process.background import spawn
 from waylog.process.notify import notify_ready, notify_starting
+from waylog.process.stop_signals import STOP_SIGNALS
 from waylog.process.watchdog import EventLoopWatchdog
 from waylog.supervision.announcement import DEMO_USER, tell, tell_ready
 from waylog.supervision.platform_plan import PlatformPlan
@@ -35,7 +35,7 @@ class PlatformStart:
         """Start in order, print the ready line, wait for the signal, stop in reverse order."""
         stopping = asyncio.Event()
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in STOP_SIGNALS:
             loop.add_signal_handler(number, stopping.set)
         supervisor = Supervisor(self._plan.data.root, self._plan.data.logs)
         self._note_history()

@@ -71,6 +71,7 @@ from consumers.connect.worker.worker import CONNECTOR_STOP_S, Worker
 from consumers.connect.worker.worker_settings import WorkerSettings
 from waylog.kafka.group_coordinator import GroupCoordinator
 from waylog.process.background import spawn
+from waylog.process.log_throttle import LogThrottle, since_last_line
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +85,8 @@ _FLUSH_S: Final = 3.0
 _REBALANCES: Final = "connect-worker-rebalance-metrics"
 #: Seconds until all join again when some have read more configurations than others.
 _MISMATCH_S: Final = 0.1
+#: The same when one of them reads another topic, which takes an operator to change.
+_OTHER_TOPIC_S: Final = 2.0
 #: Changes after which work may move.
 _MOVING: Final = (ConnectorChanged, ConnectorRemoved, TasksChanged)
 
@@ -160,6 +163,7 @@ class DistributedWorker:
         #: When work is divided again, on the loop's clock; None: it is not known yet.
         self._rebalance_at: float | None = None
         self._unsync_tries = 0
+        self._said_other_topic: Final = LogThrottle()
         self._rebalances: Final = Durations()
         self._publish_tries: Final[dict[str, int]] = {}
 
@@ -340,9 +344,13 @@ class DistributedWorker:
             await self._fall_out(membership)
             return False
         self._unsync_tries = 0
+        if needs_read and self._config.offset < assignment.offset:
+            await self._meet_other_topic(assignment)
+            membership.rejoin()
+            return False
         # Newer records matter only if they move work.
         newer = self._config.offset > assignment.offset and self._moves_pending
-        if assignment.failed or newer or self._config.offset < assignment.offset:
+        if assignment.failed or newer:
             logger.info(
                 "the assignment is of configurations up to %d, and this worker has read up to %d",
                 *(assignment.offset, self._config.offset),
@@ -351,6 +359,27 @@ class DistributedWorker:
             membership.rejoin()
             return False
         return True
+
+    async def _meet_other_topic(self, assignment: Assignment) -> None:
+        """Tell that some worker knows configurations beyond the end of the topic, and wait.
+
+        As in Kafka the group divides no work until that worker has gone.
+        """
+        unsaid = self._said_other_topic.count(self._loop.time())
+        if unsaid is not None:
+            ahead = self._member.ahead
+            logger.error(
+                "worker %s has read configurations up to offset %d, and topic %s ends at %d: all "
+                "workers of group %s need the same config.storage.topic on the same cluster; no "
+                "work is divided until then%s",
+                assignment.leader_url if ahead is None else ahead.url,
+                assignment.offset,
+                self._config.topic,
+                max(self._config.offset, 0),
+                self._all.group_id,
+                since_last_line(unsaid),
+            )
+        await asyncio.sleep(_OTHER_TOPIC_S)
 
     async def _fall_out(self, membership: Membership) -> None:
         """Stay out of the group for a while: the others would wait for this worker."""

@@ -45,6 +45,8 @@ class Member:
         #: The last one, with all work that this worker has; None: it has to join first.
         self.assignment: Assignment | None = None
         self._completed_generation = -1
+        #: Of the generation that this worker leads: who has read more configurations than it has.
+        self.ahead: Metadata | None = None
         #: Of the generation that this worker leads: the work of each URL.
         self._owners: dict[str, Work] = {}
 
@@ -110,14 +112,14 @@ class Member:
         """
         version = VERSIONS[self.protocol]
         known = _decoded(members)
-        further = self.further(members, offset)
+        ahead = self.ahead = self.furthest(members, offset)
         blank = Assignment(
-            NO_ERROR if further is None else CONFIG_MISMATCH,
+            NO_ERROR if ahead is None else CONFIG_MISMATCH,
             self.member_id,
             self.url,
-            offset if further is None else further,
+            offset if ahead is None else ahead.offset,
         )
-        if further is not None:
+        if ahead is not None:
             return {member: encode_assignment(blank, version) for member in members}
         if self.is_eager:
             return self._lead_eagerly(known, members, configured, blank)
@@ -165,10 +167,10 @@ class Member:
         }
 
     @staticmethod
-    def further(members: Mapping[str, bytes], offset: int) -> int | None:
-        """Return up to which offset some member has read, if that is beyond `offset`; else None."""
-        furthest = max((each.offset for each in _decoded(members).values()), default=offset)
-        return furthest if furthest > offset else None
+    def furthest(members: Mapping[str, bytes], offset: int) -> Metadata | None:
+        """Return what the member says that has read furthest, if that is beyond `offset`."""
+        ahead = [each for each in _decoded(members).values() if each.offset > offset]
+        return max(ahead, key=lambda each: each.offset, default=None)
 
     # ---- what was assigned ----
 
@@ -185,7 +187,7 @@ class Member:
         self.assignment = new._replace(work=kept.plus(new.work), revoked=Work(), delay_ms=0)
         self._completed_generation = self.generation
         if not self.is_leader:
-            self._owners = {}
+            self._owners, self.ahead = {}, None
         return new._replace(work=self.work)
 
 

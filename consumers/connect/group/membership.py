@@ -218,7 +218,7 @@ class Membership:
         if joined.leader != joined.member_id:
             return {}
         configurations = self._configurations
-        if self.member.further(joined.members, configurations.offset) is not None:
+        if self.member.furthest(joined.members, configurations.offset) is not None:
             await configurations.refresh()
         return self.member.lead(
             joined.members,

@@ -23,7 +23,6 @@ from consumers.connect.herder.answers import (
     TaskPlace,
 )
 from consumers.connect.herder.effects import (
-    DivideWork,
     FenceProducers,
     FenceTasks,
     MoveConnector,
@@ -45,7 +44,6 @@ from consumers.connect.herder.refusals import (
     WrongWorker,
 )
 from consumers.connect.herder.restart_plan import RestartRequest
-from consumers.connect.herder.task_configs import with_variables
 from consumers.connect.storage.configurations import (
     ConfigurationStore,
     Properties,
@@ -341,16 +339,8 @@ class DistributedHerder(Herder):
 
     def divide(self, connector: str) -> Operation[None]:
         """See Herder; the tasks start where they are assigned."""
-        if connector not in self.config:
-            return
-        properties = self.config.properties(connector)
-        if self.config.target(connector) is not TargetState.STARTED:
-            return
-        resolved: list[dict[str, str]] | None = yield DivideWork(connector, properties)
-        if resolved is None:
-            return
-        tasks = with_variables(properties, resolved)
-        if not self.config.has_tasks(connector, tasks):
+        tasks = yield from self._new_tasks(connector)
+        if tasks is not None:
             yield PublishTasks(connector, tasks)
 
     def forget_deleted(self) -> None:

@@ -296,21 +296,26 @@ class Herder:
 
     def divide(self, connector: str) -> Operation[None]:
         """Make a connector's tasks anew, if they have changed; raises ConnectException."""
-        if connector not in self.config:
-            return
-        properties = self.config.properties(connector)
-        if self.config.target(connector) is not TargetState.STARTED:
-            return
-        resolved: list[dict[str, str]] | None = yield DivideWork(connector, properties)
-        if resolved is None:
-            return
-        tasks = with_variables(properties, resolved)
-        if self.config.has_tasks(connector, tasks):
+        tasks = yield from self._new_tasks(connector)
+        if tasks is None:
             return
         yield from self._remove_tasks(connector)
         yield Write(PutTasks(connector, tasks))
         for task in self.config.tasks(connector):
             yield self._start_task(task)
+
+    def _new_tasks(self, connector: str) -> Operation[Sequence[Properties] | None]:
+        """Return how a connector divides its work now, None if nothing has changed."""
+        if connector not in self.config:
+            return None
+        properties = self.config.properties(connector)
+        if self.config.target(connector) is not TargetState.STARTED:
+            return None
+        resolved: list[dict[str, str]] | None = yield DivideWork(connector, properties)
+        if resolved is None:
+            return None
+        tasks = with_variables(properties, resolved)
+        return None if self.config.has_tasks(connector, tasks) else tasks
 
     def offsets(self, connector: str) -> Operation[ConnectorOffsets]:
         """Return how far a connector has come; raises NotFound, ConnectException."""

@@ -24,7 +24,6 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 #: `put` begins no request after so many seconds, so that the task stays in its group.
 _PUT_S: Final = 10.0
-_DOUBLINGS_MAX: Final = 30
 
 
 class HttpSinkTask(SinkTask):
@@ -44,7 +43,7 @@ class HttpSinkTask(SinkTask):
         """Make the event loop; raises ConfigException."""
         self._settings = Settings.of(properties)
         settings = self._settings
-        self._aside = SetAside(settings.backoff_ms, settings.backoff_max_ms)
+        self._aside = SetAside(settings.backoff)
         self._loop = uvloop.new_event_loop()
         self._sender = Sender(self._settings)
         self._run(self._sender.open())
@@ -168,9 +167,7 @@ class HttpSinkTask(SinkTask):
         limit = settings.retries_max
         if 0 <= limit < self._failures and not later.is_answered:
             raise ConnectException(f"{later.reason}; given up after {limit} retries")
-        doublings = min(self._failures - 1, _DOUBLINGS_MAX)
-        pause_s = min(settings.backoff_ms << doublings, settings.backoff_max_ms) / 1000
-        pause_s = max(pause_s, later.retry_after_s or 0.0)
+        pause_s = max(settings.backoff.pause_s(self._failures), later.retry_after_s or 0.0)
         self._not_before = self._clock() + pause_s
         self.context.timeout(round(pause_s * 1000) + 1)
         raise RetriableException(later.reason)

@@ -23,22 +23,20 @@ from consumers.connect.configuration.password import Password
 from consumers.connect.configuration.validators import at_least, between, one_of
 from consumers.connect.http.request_headers import (
     HEADER_TEXT,
-    HEADERS,
     LOGIN_GROUP,
     LOGIN_KEYS,
-    PASSWORD,
-    USER,
     authorization,
+    checked_headers,
     header_errors,
-    header_problem,
-    header_properties,
     login_contradictions,
 )
+from consumers.connect.http.server_url import parts_of_url
 from consumers.connect.http.signature import signing_key
 from consumers.connect.http.templates.by_name import BATCHING, OWN, TEMPLATES
 from consumers.connect.http.templates.device_names import DeviceNames
 from consumers.connect.http.templates.own import BatchForm, OwnTemplate
 from consumers.connect.http.templates.template import Template
+from consumers.connect.plugins.backoff import Backoff, backoff_keys
 
 URL: Final = "url"
 TEMPLATE: Final = "template"
@@ -55,8 +53,6 @@ NAMES: Final = "device.names"
 CONNECTIONS: Final = "connections.max"
 TIMEOUT: Final = "request.timeout.ms"
 MAX_RETRIES: Final = "max.retries"
-BACKOFF: Final = "retry.backoff.ms"
-BACKOFF_MAX: Final = "retry.backoff.max.ms"
 
 _REQUEST, _BATCHES, _DELIVERY = "Request", "Batches", "Delivery"
 _SINGLE_QUOTES: Final = ("&#x27;", "&#39;", "&apos;", "'")
@@ -64,22 +60,9 @@ _ESCAPES: Final = {r"\n": "\n", r"\r": "\r", r"\t": "\t"}
 
 
 def _valid_url(name: str, value: Any) -> None:
-    """Raise ConfigException; it shows nothing of the URL, which may have a token in it."""
-    if value is None:
-        return
-    try:
-        parts = urlsplit(value)
-        has_port = parts.port is None or parts.port > 0
-    except ValueError:
-        raise hidden_value(name, "it is not a URL") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or not has_port:
-        raise hidden_value(name, "it has to be http://HOST/... or https://HOST/...")
-    if "$" in parts.netloc:
+    """Raise ConfigException, which shows nothing of the URL."""
+    if value is not None and "$" in parts_of_url(name, value).netloc:
         raise hidden_value(name, "the server cannot depend on the record")
-    if "@" in parts.netloc:
-        raise hidden_value(name, f"user and password belong into {USER} and {PASSWORD}")
-    if not value.isascii() or any(each.isspace() for each in value):
-        raise hidden_value(name, "spaces and characters beyond ASCII have to be percent-encoded")
 
 
 def _valid_names(_: str, value: Any) -> None:
@@ -202,20 +185,7 @@ CONFIG: Final = ConfigDef(
             default=-1,
             validator=at_least(-1),
         ),
-        grouped_key(
-            *(BACKOFF, ConfigType.INT, _DELIVERY, 4),
-            "Milliseconds before the first repetition; they double each time.",
-            importance=Importance.MEDIUM,
-            default=1000,
-            validator=at_least(1),
-        ),
-        grouped_key(
-            *(BACKOFF_MAX, ConfigType.INT, _DELIVERY, 5),
-            "The most milliseconds between repetitions, unless the server asks for more.",
-            importance=Importance.LOW,
-            default=60_000,
-            validator=at_least(1),
-        ),
+        *backoff_keys(_DELIVERY, 4),
     ]
 )
 
@@ -233,8 +203,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     connections: int
     timeout_s: float
     retries_max: int  # -1: no limit
-    backoff_ms: int
-    backoff_max_ms: int
+    backoff: Backoff
 
     @staticmethod
     def of(properties: Mapping[str, Any]) -> Settings:
@@ -242,12 +211,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         parsed = CONFIG.parse(properties)
         for name, reason in contradictions(parsed):
             raise hidden_value(name, reason)
-        headers: dict[str, str] = {}
-        for name, value in header_properties(properties):
-            problem = header_problem(name, value)
-            if problem is not None:
-                raise hidden_value(HEADERS + name, problem)
-            headers[name] = value
+        headers = checked_headers(properties)
         template, batch_records = _template(parsed)
         login = authorization(parsed)
         secret = parsed[SIGNATURE]
@@ -262,8 +226,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             connections=parsed[CONNECTIONS],
             timeout_s=parsed[TIMEOUT] / 1000,
             retries_max=parsed[MAX_RETRIES],
-            backoff_ms=parsed[BACKOFF],
-            backoff_max_ms=max(parsed[BACKOFF_MAX], parsed[BACKOFF]),
+            backoff=Backoff.of(parsed),
         )
 
 

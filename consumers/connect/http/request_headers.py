@@ -96,6 +96,16 @@ def header_properties(properties: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
+def checked_headers(properties: Mapping[str, Any]) -> dict[str, str]:
+    """Return the headers that `headers.*` have; raises ConfigException."""
+    headers = dict(header_properties(properties))
+    for name, value in headers.items():
+        problem = header_problem(name, value)
+        if problem is not None:
+            raise hidden_value(HEADERS + name, problem)
+    return headers
+
+
 def header_problem(name: str, value: str) -> str | None:
     """Return what is wrong with a header, None if it is right (RFC 9110, section 5)."""
     if not _TOKEN.fullmatch(name):

@@ -11,10 +11,10 @@ from typing import Any, Final, NamedTuple
 
 from consumers.connect.data.records import Place, SinkRecord
 from consumers.connect.http.lanes import order_key
+from consumers.connect.plugins.backoff import Backoff
 
 #: Of more the next ones are not taken until there is room: they are in memory.
 RECORDS_MAX: Final = 1000
-_DOUBLINGS_MAX: Final = 30
 
 
 class Divided(NamedTuple):
@@ -37,10 +37,8 @@ class _Waiting:
 class SetAside:
     """The records that wait; times are of one monotonic clock, in seconds."""
 
-    def __init__(self, backoff_ms: int, backoff_max_ms: int) -> None:
-        """Pauses double from the one to the other."""
-        self._backoff_ms: Final = backoff_ms
-        self._backoff_max_ms: Final = backoff_max_ms
+    def __init__(self, backoff: Backoff) -> None:
+        self._backoff: Final = backoff
         self._by_key: Final[dict[Any, _Waiting]] = {}
 
     def __len__(self) -> int:
@@ -72,7 +70,9 @@ class SetAside:
     def add(self, records: Iterable[SinkRecord], now: float) -> None:
         """Keep records that a server has not taken, and those behind them with the same key."""
         for record in records:
-            waiting = self._by_key.setdefault(order_key(record), _Waiting(now + self._pause_s(1)))
+            waiting = self._by_key.setdefault(
+                order_key(record), _Waiting(now + self._backoff.pause_s(1))
+            )
             waiting.records.append(record)
 
     def due(self, now: float) -> list[SinkRecord]:
@@ -94,7 +94,7 @@ class SetAside:
                 del self._by_key[key]
             elif waiting.records[0].place in postponed:
                 waiting.attempts += 1
-                waiting.due = now + max(self._pause_s(waiting.attempts), retry_s)
+                waiting.due = now + max(self._backoff.pause_s(waiting.attempts), retry_s)
 
     def first_offsets(self) -> dict[tuple[str, int], int]:
         """Return the offset of the first record that waits, by topic and partition."""
@@ -112,7 +112,3 @@ class SetAside:
             waiting.records = [each for each in waiting.records if each.place[:2] not in partitions]
             if not waiting.records:
                 del self._by_key[key]
-
-    def _pause_s(self, attempts: int) -> float:
-        doublings = min(attempts - 1, _DOUBLINGS_MAX)
-        return min(self._backoff_ms << doublings, self._backoff_max_ms) / 1000

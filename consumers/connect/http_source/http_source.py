@@ -34,7 +34,6 @@ logger = logging.getLogger(__name__)
 #: Seconds that `poll` waits for an answer, or for its time.
 _WAIT_S: Final = 0.2
 _CONNECT_S: Final = 10.0
-_DOUBLINGS_MAX: Final = 30
 _NOT_MODIFIED: Final = 304
 _PIECE_BYTES: Final = 64 * 1024
 
@@ -196,11 +195,8 @@ class HttpSourceTask(SourceTask):
         self._next_s = time.monotonic() + self._settings.interval_s
 
     def _postpone(self, reason: str, at_least_s: float = 0.0) -> None:
-        settings = self._settings
-        doublings = min(self._failures, _DOUBLINGS_MAX)
         self._failures += 1
-        pause_s = min(settings.backoff_ms << doublings, settings.backoff_max_ms) / 1000
-        pause_s = max(pause_s, at_least_s)
+        pause_s = max(self._settings.backoff.pause_s(self._failures), at_least_s)
         self._next_s = time.monotonic() + pause_s
         unsaid = self._said.count(time.monotonic())
         if unsaid is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import msgspec
 
@@ -26,18 +26,16 @@ from consumers.connect.configuration.validators import (
     topic_name,
 )
 from consumers.connect.http.request_headers import (
-    HEADERS,
     LOGIN_KEYS,
-    PASSWORD,
-    USER,
     authorization,
+    checked_headers,
     header_errors,
-    header_problem,
-    header_properties,
     login_contradictions,
 )
+from consumers.connect.http.server_url import parts_of_url
 from consumers.connect.http_source.json_pointer import JsonPointer
 from consumers.connect.http_source.positions import TEMPLATES, Template
+from consumers.connect.plugins.backoff import Backoff, backoff_keys
 
 URL: Final = "http.url"
 TOPIC: Final = "kafka.topic"
@@ -49,8 +47,6 @@ OFFSET: Final = "offset.pointer"
 INITIAL: Final = "offset.initial"
 BYTES: Final = "response.bytes.max"
 TIMEOUT: Final = "request.timeout.ms"
-BACKOFF: Final = "retry.backoff.ms"
-BACKOFF_MAX: Final = "retry.backoff.max.ms"
 
 _NONE: Final = "none"
 _REQUEST, _RECORDS, _POLLING = "Request", "Records", "Polling"
@@ -63,20 +59,10 @@ def _valid_url(name: str, value: Any) -> None:
     """Raise ConfigException, which shows nothing of the URL."""
     if value is None:
         return
-    try:
-        parts = urlsplit(value)
-        has_port = parts.port is None or parts.port > 0
-    except ValueError:
-        raise hidden_value(name, "it is not a URL") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or not has_port:
-        raise hidden_value(name, "it has to be http://HOST/... or https://HOST/...")
-    if "@" in parts.netloc:
-        raise hidden_value(name, f"user and password belong into {USER} and {PASSWORD}")
+    parts = parts_of_url(name, value)
     rest = parts.query.replace(_OFFSET, "").replace(_OFFSET_TIME, "")
     if "$" in f"{parts.netloc}{parts.path}{parts.fragment}{rest}":
         raise hidden_value(name, f"{_OFFSET} and {_OFFSET_TIME} may stand in the query alone")
-    if not value.isascii() or any(each.isspace() for each in value):
-        raise hidden_value(name, "spaces and characters beyond ASCII have to be percent-encoded")
 
 
 def _valid_pointer(name: str, value: Any) -> None:
@@ -158,20 +144,7 @@ CONFIG: Final = ConfigDef(
             default=30_000,
             validator=between(100, 600_000),
         ),
-        grouped_key(
-            *(BACKOFF, ConfigType.INT, _POLLING, 4),
-            "Milliseconds before the first repetition of a request that failed; they double.",
-            importance=Importance.LOW,
-            default=1000,
-            validator=at_least(1),
-        ),
-        grouped_key(
-            *(BACKOFF_MAX, ConfigType.INT, _POLLING, 5),
-            "The most milliseconds between repetitions, unless the server asks for more.",
-            importance=Importance.LOW,
-            default=60_000,
-            validator=at_least(1),
-        ),
+        *backoff_keys(_POLLING, 4),
     ]
 )
 
@@ -190,8 +163,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     interval_s: float
     bytes_max: int
     timeout_s: float
-    backoff_ms: int
-    backoff_max_ms: int
+    backoff: Backoff
 
     @staticmethod
     def of(properties: Mapping[str, Any]) -> Settings:
@@ -199,12 +171,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         parsed = CONFIG.parse(properties)
         for name, reason in contradictions(parsed):
             raise hidden_value(name, reason)
-        headers: dict[str, str] = {}
-        for name, value in header_properties(properties):
-            problem = header_problem(name, value)
-            if problem is not None:
-                raise hidden_value(HEADERS + name, problem)
-            headers[name] = value
+        headers = checked_headers(properties)
         template = TEMPLATES.get(parsed[TEMPLATE])
         key, offset = parsed[KEY], parsed[OFFSET]
         if template is not None:
@@ -222,8 +189,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             interval_s=parsed[INTERVAL] / 1000,
             bytes_max=parsed[BYTES],
             timeout_s=parsed[TIMEOUT] / 1000,
-            backoff_ms=parsed[BACKOFF],
-            backoff_max_ms=max(parsed[BACKOFF_MAX], parsed[BACKOFF]),
+            backoff=Backoff.of(parsed),
         )
 
     def url_at(self, offset: str | float | None) -> str:

@@ -23,7 +23,8 @@ from consumers.connect.plugins.source_task import RecordMetadata, SourceTask
 from waylog.extras import install_command, is_installed
 
 if TYPE_CHECKING:
-    from consumers.connect.mqtt.client import Arrival, MqttClient
+    from consumers.connect.mqtt.client import MqttClient
+    from waylog.network.outbound.mqtt_connection import Arrival
 
 _POLL_S: Final = 0.2
 _BATCH: Final = 1000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
@@ -35,6 +35,9 @@ from consumers.connect.mqtt.topics import filter_problem, format_problem
 from waylog.config import ConfigError
 from waylog.extras import install_command, is_installed
 from waylog.network.tls.pem_files import load_authority, load_certificate
+
+if TYPE_CHECKING:
+    from waylog.network.outbound.mqtt_connection import MqttServer
 
 URI: Final = "mqtt.server.uri"
 USERNAME: Final = "mqtt.username"
@@ -292,6 +295,27 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
             in_flight_max=parsed[IN_FLIGHT],
             clean_session=parsed.get(CLEAN_SESSION, True),
             session_expiry_s=parsed.get(SESSION_EXPIRY, 0),
+        )
+
+    def server(self) -> MqttServer:
+        """Return the server for a client; raises ConfigException.
+
+        It needs paho-mqtt, without which a configuration can still be checked.
+        """
+        from waylog.network.outbound.mqtt_connection import MqttServer
+
+        return MqttServer(
+            host=self.host,
+            port=self.port,
+            client_id=self.client_id,
+            version=self.version,
+            user=self.username,
+            password=None if self.password is None else self.password.value,
+            tls=self.tls_context(),
+            keep_alive_s=self.keep_alive_s,
+            clean_session=self.clean_session,
+            session_expiry_s=self.session_expiry_s,
+            in_flight_max=self.in_flight_max,
         )
 
     def tls_context(self) -> ssl.SSLContext | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import traceback
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -40,6 +41,7 @@ class Database:
         self._connection: Connection | None = None
         self._staging: Final[dict[object, Identifier]] = {}
         self._staging_number = 0
+        self._tables_for_refused_rows: tuple[Identifier, Identifier] | None = None
         self._postgis: str | None = None
         self._asked_postgis = False
 
@@ -63,6 +65,7 @@ class Database:
         """End the connection; the next one knows nothing of it."""
         connection, self._connection = self._connection, None
         self._staging.clear()
+        self._tables_for_refused_rows = None
         self._asked_postgis = False
         if connection is not None:
             with contextlib.suppress(psycopg.Error):
@@ -116,6 +119,22 @@ class Database:
             found = self._staging[wanted] = Identifier("pg_temp", name)
         return found
 
+    def tables_for_refused_rows(self) -> tuple[Identifier, Identifier]:
+        """Return the tables of the session for rows as texts, and for those that are refused.
+
+        They are created in a transaction of their own. Raises psycopg.Error.
+        """
+        found = self._tables_for_refused_rows
+        if found is None:
+            fields, refused = "waylog_sink_fields", "waylog_sink_refused"
+            connection = self.connection()
+            connection.execute(statements.create_fields(Identifier(fields)))
+            connection.execute(statements.create_refused(Identifier(refused)))
+            connection.commit()
+            found = Identifier("pg_temp", fields), Identifier("pg_temp", refused)
+            self._tables_for_refused_rows = found
+        return found
+
     def forget(self) -> None:
         """Forget the tables of the session, since a table that they are like has changed."""
         self.rollback()
@@ -137,6 +156,9 @@ class Database:
             # A parameter of the URL that libpq does not know.
             raise ConnectException(f"connection.url: {error_text(error)}") from None
         except psycopg.Error as error:
+            # psycopg's frames refer to their own error. By these cycles each attempt would keep the
+            # records that it was made for, until the garbage collector comes, which is seldom.
+            traceback.clear_frames(error.__traceback__)
             text = f"PostgreSQL at {self.address}: {error_text(error)}"
             if login_is_refused(error):
                 raise ConnectException(text) from None

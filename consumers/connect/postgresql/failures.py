@@ -29,6 +29,8 @@ _RECORD: Final = ("22", "21", "23", "44", "54", "P0001", "XX000")
 _AWAY: Final = ("08", "40", "53", "55", "57", "58", "25006")
 #: Undefined table and column, a column of another type, a cached plan that is no longer right.
 _STRUCTURE: Final = ("42P01", "42703", "42804", "0A000")
+#: What the codes of errors begin with that are about no row.
+NOT_OF_A_ROW: Final = (*_AWAY, *_STRUCTURE)
 #: A refused login: libpq passes on no code, only the server's words.
 _REFUSED: Final = re.compile(
     r"authentication failed|no password supplied|no pg_hba\.conf entry|is not permitted to log in"
@@ -77,5 +79,10 @@ def error_text(error: BaseException) -> str:
     if not column:
         found = _COPIED_COLUMN.search(str(getattr(diagnostics, "context", None) or ""))
         column = found[1] if found is not None else None
+    return failure_text(primary, column, getattr(error, "sqlstate", None))
+
+
+def failure_text(message: str, column: str | None, code: str | None) -> str:
+    """Return what a server has said about an error in one line."""
     where = f" (column {column})" if column else ""
-    return f"{primary}{where} [{getattr(error, 'sqlstate', None)}]"
+    return f"{message}{where} [{code}]"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from psycopg.sql import SQL, Composed, Identifier, Literal
+from psycopg.sql import SQL, Composable, Composed, Identifier, Literal
 
+from consumers.connect.postgresql.failures import NOT_OF_A_ROW
 from consumers.connect.postgresql.geometry import WGS84
 
 #: Names, types and what PostgreSQL knows of the columns of a table; those of domains are resolved.
@@ -29,6 +30,7 @@ DURABLE_COMMITS: Final = SQL(
     "SELECT set_config('synchronous_commit', 'on', false)"
     " WHERE current_setting('synchronous_commit') = 'off'"
 )
+CHECK_AT_ONCE: Final = SQL("SET CONSTRAINTS ALL IMMEDIATE")
 
 
 def column_list(columns: Iterable[str]) -> Composed:
@@ -69,8 +71,9 @@ def create_staging(
 ) -> Composed:
     """Return what creates the table of this session that records are copied into.
 
-    Its columns have the types of the target's, but no constraints. `place` is the column that is a
-    geometry, and the schema of PostGIS: its points are not of the target's system yet.
+    Its columns have the types of the target's, but no constraints, and there is one more for a
+    row's number. `place` is the column that is a geometry, and the schema of PostGIS: its points
+    are not of the target's system yet.
     """
     selected = [
         SQL("NULL::{} AS {}").format(Identifier(place[1], "geometry"), Identifier(name))
@@ -78,9 +81,18 @@ def create_staging(
         else Identifier(name)
         for name in columns
     ]
+    selected.append(SQL("NULL::integer AS {}").format(_number(columns)))
     return SQL(
         "CREATE TEMPORARY TABLE {} ON COMMIT DELETE ROWS AS SELECT {} FROM {} WITH NO DATA"
     ).format(staging, SQL(", ").join(selected), table)
+
+
+def _number(columns: Sequence[str]) -> Identifier:
+    """Return the name of the column for a row's number in a table of this session."""
+    name = "number"
+    while name in columns:
+        name += "_"
+    return Identifier(name)
 
 
 def copy_into(staging: Identifier, columns: Sequence[str]) -> Composed:
@@ -89,7 +101,7 @@ def copy_into(staging: Identifier, columns: Sequence[str]) -> Composed:
 
 
 def merge(
-    staging: Identifier,
+    source: Composable,
     table: Identifier,
     columns: Sequence[str],
     key: Sequence[str],
@@ -97,12 +109,12 @@ def merge(
     *,
     is_upsert: bool,
 ) -> Composed:
-    """Return what moves rows into the table.
+    """Return what moves rows of a table, or of a query in brackets, into the table.
 
     They are moved in the order of their keys: tasks that write the same ones wait for each other's
     rows, and none of them for one that waits for it. Without `is_upsert` rows stay as they are
-    whose key is there. `place` is the column that is a
-    geometry, the schema of PostGIS and the reference system that its points are transformed into.
+    whose key is there. `place` is the column that is a geometry, the schema of PostGIS and the
+    reference system that its points are transformed into.
     """
     selected = [
         SQL("{}({}, {})").format(
@@ -112,8 +124,8 @@ def merge(
         else Identifier(name)
         for name in columns
     ]
-    statement = SQL("INSERT INTO {} ({}) SELECT {} FROM {}").format(
-        table, column_list(columns), SQL(", ").join(selected), staging
+    statement = SQL("INSERT INTO {} ({}) SELECT {} FROM {} AS s").format(
+        table, column_list(columns), SQL(", ").join(selected), source
     )
     if not key:
         return statement
@@ -125,8 +137,8 @@ def merge(
     return statement + SQL(" ON CONFLICT ({}) DO UPDATE SET {}").format(column_list(key), updates)
 
 
-def delete(staging: Identifier, table: Identifier, key: Sequence[str]) -> Composed:
-    """Return what deletes the rows of the keys that were copied.
+def delete(source: Composable, table: Identifier, key: Sequence[str]) -> Composed:
+    """Return what deletes the rows whose keys a table has, or a query in brackets.
 
     They are locked in the order of their keys before, as `merge` locks them.
     """
@@ -136,7 +148,108 @@ def delete(staging: Identifier, table: Identifier, key: Sequence[str]) -> Compos
         "WITH locked AS MATERIALIZED (SELECT 1 FROM {0} AS t JOIN {1} AS s ON {2} ORDER BY {3}"
         " FOR UPDATE OF t), counted AS MATERIALIZED (SELECT count(*) AS n FROM locked)"
         " DELETE FROM {0} AS t USING {1} AS s, counted WHERE {2} AND counted.n >= 0"
-    ).format(table, staging, same, order)
+    ).format(table, source, same, order)
+
+
+#: A row of a table of this session, for `merge` and `delete`: `one_by_one` has it in a variable.
+ONE_ROW: Final = SQL("(SELECT (staged).*)")
+_ONE_BY_ONE: Final = SQL("""
+#variable_conflict use_column
+DECLARE
+    entry record;
+    staged {staging};
+    failed_column text;
+BEGIN
+    FOR entry IN SELECT number, fields FROM {fields} LOOP
+        BEGIN
+            {assignments}
+        EXCEPTION WHEN OTHERS THEN
+            IF SQLSTATE ~ {others} THEN RAISE; END IF;
+            INSERT INTO {refused} VALUES (entry.number, SQLSTATE, SQLERRM, failed_column);
+            CONTINUE;
+        END;
+        staged.{number} := entry.number;
+        INSERT INTO {staging} SELECT (staged).*;
+    END LOOP;
+    BEGIN
+        {all};
+        RETURN;
+    EXCEPTION WHEN OTHERS THEN
+        IF SQLSTATE ~ {others} THEN RAISE; END IF;
+    END;
+    FOR staged IN SELECT * FROM {staging} ORDER BY {order} LOOP
+        BEGIN
+            {each};
+        EXCEPTION WHEN OTHERS THEN
+            IF SQLSTATE ~ {others} THEN RAISE; END IF;
+            GET STACKED DIAGNOSTICS failed_column = COLUMN_NAME;
+            INSERT INTO {refused} VALUES (staged.{number}, SQLSTATE, SQLERRM, failed_column);
+        END;
+    END LOOP;
+END
+""")
+
+
+def one_by_one(
+    staging: Identifier,
+    tables: tuple[Identifier, Identifier],
+    columns: Sequence[str],
+    key: Sequence[str],
+    all_rows: Composed,
+    one_row: Composed,
+) -> Composed:
+    """Return what stores rows that were copied as texts, and notes those that cannot be.
+
+    `tables` are those of `create_fields` and `create_refused`. Rows are converted one by one, as
+    COPY converts them, into the table of this session. `all_rows` is carried out with all that are
+    there then; if that fails, `one_row` is with each of them, in the order of their keys. Errors
+    that are about no row end all of it.
+    """
+    fields, refused = tables
+    number = _number(columns)
+    assignments = [
+        SQL("failed_column := {}; staged.{} := entry.fields ->> {};").format(
+            Literal(name), Identifier(name), Literal(index)
+        )
+        for index, name in enumerate(columns)
+    ]
+    block = _ONE_BY_ONE.format(
+        staging=staging,
+        fields=fields,
+        refused=refused,
+        number=number,
+        assignments=SQL(" ").join(assignments),
+        all=all_rows,
+        each=one_row,
+        order=column_list(key) if key else number,
+        others=Literal(f"^({'|'.join(NOT_OF_A_ROW)})"),
+    )
+    return SQL("DO {}").format(Literal(block.as_string()))
+
+
+def create_fields(fields: Identifier) -> Composed:
+    """Return what creates the table of this session for rows as arrays of texts."""
+    return SQL(
+        "CREATE TEMPORARY TABLE {} (number integer, fields jsonb) ON COMMIT DELETE ROWS"
+    ).format(fields)
+
+
+def copy_fields(fields: Identifier) -> Composed:
+    """Return what copies rows as texts."""
+    return SQL("COPY {} (number, fields) FROM STDIN").format(fields)
+
+
+def create_refused(refused: Identifier) -> Composed:
+    """Return what creates the table of this session for rows that are refused."""
+    return SQL(
+        "CREATE TEMPORARY TABLE {} (number integer, code text, message text, failed_column text)"
+        " ON COMMIT DELETE ROWS"
+    ).format(refused)
+
+
+def select_refused(refused: Identifier) -> Composed:
+    """Return what reads them: number, code, message, column."""
+    return SQL("SELECT number, code, message, failed_column FROM {}").format(refused)
 
 
 def delete_erased(

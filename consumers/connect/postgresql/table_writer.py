@@ -1,8 +1,6 @@
 """Writes records into one table, so that the newest record of each key remains.
 
-A batch is copied into a table of the session and moved from there by one statement, in one
-transaction. Where the database refuses a batch because of a record, it is divided until that record
-is found; the others are stored.
+Records that the table does not take are returned; the others are stored.
 """
 
 from __future__ import annotations
@@ -12,29 +10,26 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 import psycopg
+from psycopg.sql import Composable, Composed, Identifier
 
 from consumers.connect.data.exceptions import ConnectException, DataException
 from consumers.connect.data.records import SinkRecord
 from consumers.connect.data.schemas import Schema
 from consumers.connect.data.structs import Struct
 from consumers.connect.postgresql import statements
-from consumers.connect.postgresql.bisection import Refused, store_all_but_refused
+from consumers.connect.postgresql.batches import Batches, Statements, StructureChanged
 from consumers.connect.postgresql.database import Database
 from consumers.connect.postgresql.erased_rows import ErasedRows
-from consumers.connect.postgresql.failures import Cause, cause_of, error_text
+from consumers.connect.postgresql.failures import Cause, cause_of
 from consumers.connect.postgresql.geometry import WGS84
 from consumers.connect.postgresql.items import Item, Key
 from consumers.connect.postgresql.keys import KeyReader
 from consumers.connect.postgresql.layouts import Layouts
 from consumers.connect.postgresql.properties import Settings
-from consumers.connect.postgresql.row_layout import Row, RowLayout
+from consumers.connect.postgresql.row_layout import RowLayout
 from consumers.connect.postgresql.table_name import TableName
 from consumers.connect.postgresql.table_structure import TableStructure
 from waylog.malformed import MALFORMED
-
-#: What psycopg raises for a value that it cannot write at all, without asking the server.
-_UNWRITABLE: Final = (psycopg.DataError, psycopg.ProgrammingError, psycopg.NotSupportedError,
-                      UnicodeError, OverflowError, TypeError, ValueError)  # fmt: skip
 
 
 class Refusal(NamedTuple):
@@ -45,11 +40,6 @@ class Refusal(NamedTuple):
 
 
 _json_decoder: Final = msgspec.json.Decoder()
-_Store = Callable[[Sequence[Row]], None]
-
-
-class StructureChanged(Exception):
-    """The table is no longer as it was."""
 
 
 class TableWriter:
@@ -66,6 +56,7 @@ class TableWriter:
         self._structure: Final = TableStructure(database, table)
         self._layouts: Final = Layouts(settings, database, self._keys, self._structure)
         self._erased: Final = ErasedRows(settings, database, self._structure, task)
+        self._batches: Final = Batches(database)
 
     def write(self, records: Sequence[SinkRecord]) -> list[Refusal]:
         """Store records; return those that the table does not take.
@@ -148,14 +139,16 @@ class TableWriter:
         """Store items of different keys; return the keys of those that are refused."""
         failed: list[Key] = []
 
-        def refuse(item: Item, error: BaseException) -> None:
+        def refuse(item: Item, error: ConnectException) -> None:
             failed.append(item.key)
-            refused.append(Refusal(item.record, _refusal(error)))
+            refused.append(Refusal(item.record, error))
 
         for form, group in _by_form(items):
             if form is False:
                 owners, rows = group, [list(item.key) for item in group]
-                store: _Store = self._delete
+                if not self._structure.columns():
+                    continue  # there is no table yet
+                by = self._deletion()
             else:
                 owners, rows = [], []
                 try:
@@ -177,16 +170,16 @@ class TableWriter:
                         refuse(item, error)
                 if not rows:
                     continue
-                store = self._merge(layout)
+                by = self._merge(layout)
             size = self._settings.batch_records
             for start in range(0, len(rows), size):
-                for each in store_all_but_refused(rows[start : start + size], store):
+                for each in self._batches.store(rows[start : start + size], by):
                     refuse(owners[start + each.position], each.error)
         return failed
 
-    def _merge(self, layout: RowLayout) -> _Store:
-        """Return what stores rows in one transaction."""
-        columns, settings = layout.columns, self._settings
+    def _merge(self, layout: RowLayout) -> Statements:
+        """Return what stores rows of a layout."""
+        columns, key, settings = layout.columns, self._keys.columns, self._settings
         name = settings.geometry_field
         column = self._structure.columns().get(name)
         place: tuple[str, str, int] | None = None
@@ -195,78 +188,39 @@ class TableWriter:
             if schema is not None and settings.geometry_srid != WGS84:
                 place = (name, schema, settings.geometry_srid)
         staging = self._database.staging(self._table, columns, place and place[:2])
-        copy = statements.copy_into(staging, columns)
-        merge = statements.merge(
-            *(staging, self._table.identifier, columns, self._keys.columns, place),
-            is_upsert=settings.is_upsert,
-        )
-        return lambda rows: self._transaction(copy, merge, rows)
 
-    def _delete(self, rows: Sequence[Row]) -> None:
-        if not self._structure.columns():
-            return  # there is no table yet
+        def merge(source: Composable) -> Composed:
+            target = self._table.identifier
+            return statements.merge(
+                source, target, columns, key, place, is_upsert=settings.is_upsert
+            )
+
+        return self._statements(staging, columns, merge)
+
+    def _deletion(self) -> Statements:
+        """Return what deletes the rows of keys."""
         key = self._keys.columns
-        staging = self._database.staging(self._table, key)
-        self._transaction(
-            statements.copy_into(staging, key),
-            statements.delete(staging, self._table.identifier, key),
-            rows,
+
+        def delete(source: Composable) -> Composed:
+            return statements.delete(source, self._table.identifier, key)
+
+        return self._statements(self._database.staging(self._table, key), key, delete)
+
+    def _statements(
+        self,
+        staging: Identifier,
+        columns: Sequence[str],
+        then: Callable[[Composable], Composed],
+    ) -> Statements:
+        """`then` returns what is done with the rows of a table, or of a query in brackets."""
+        key, all_rows = self._keys.columns, then(staging)
+        return Statements(
+            statements.copy_into(staging, columns),
+            all_rows,
+            lambda tables: statements.one_by_one(
+                staging, tables, columns, key, all_rows, then(statements.ONE_ROW)
+            ),
         )
-
-    def _transaction(self, copy_into: Any, then: Any, rows: Sequence[Row]) -> None:
-        """Copy rows and do what is to be done with them.
-
-        Raises Refused if a row cannot be stored, and then none is.
-        """
-        database = self._database
-        connection = database.connection()
-        position = -1
-        is_copied = False
-        try:
-            with connection.cursor() as cursor:
-                with cursor.copy(copy_into) as copy:
-                    write_row = copy.write_row
-                    for position, row in enumerate(rows):  # noqa: B007 - told by the error
-                        write_row(row)
-                    position = -1
-                is_copied = True
-                cursor.execute(then)
-            connection.commit()
-        except _UNWRITABLE as error:
-            database.rollback()
-            if getattr(error, "sqlstate", None) is None:
-                if position < 0:
-                    raise
-                raise Refused(error, position) from error
-            self._raise(error, then if is_copied else None)
-        except psycopg.Error as error:
-            database.rollback()
-            self._raise(error, then if is_copied else None)
-
-    def _raise(self, error: BaseException, statement: Any) -> None:
-        """Raise what an error means; `statement` is the one that failed, None if that was COPY."""
-        cause = cause_of(error)
-        if cause is Cause.RECORD or (
-            cause is Cause.SET_UP and statement is not None and self._does_without_rows(statement)
-        ):
-            raise Refused(error) from error
-        if cause is Cause.STRUCTURE:
-            raise StructureChanged(error_text(error)) from error
-        raise error
-
-    def _does_without_rows(self, statement: Any) -> bool:
-        """Tell whether the database does what it refused to do with rows if there are none.
-
-        Policies of row-level security and triggers of rows refuse with codes that otherwise are
-        about rights, or with codes of their own; only rows make them speak.
-        """
-        try:
-            self._database.connection().execute(statement)
-        except psycopg.Error:
-            return False
-        finally:
-            self._database.rollback()
-        return True
 
     def _text(self) -> str:
         return f"table {self._table}"
@@ -286,10 +240,3 @@ def _object_of(text: str | bytes) -> Any:
         return _json_decoder.decode(text)
     except MALFORMED as error:
         raise DataException(f"the value is no JSON: {error}") from error
-
-
-def _refusal(error: BaseException) -> ConnectException:
-    if isinstance(error, ConnectException):
-        return error
-    # Without its cause, which would show the row in a traceback.
-    return DataException(error_text(error))

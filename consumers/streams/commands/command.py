@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import signal
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -144,6 +143,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from waylog.observability.telemetry import KafkaLogHandler, KafkaTelemetry
     from waylog.process.garbage_collection import tune_garbage_collector
     from waylog.process.notify import notify_ready
+    from waylog.process.stop_signals import on_stop_signal
 
     check(arguments)
     configure_logging()
@@ -151,13 +151,12 @@ def _run(arguments: argparse.Namespace) -> int:
     stopping = threading.Event()
     workers: list[Worker[Any]] = []
 
-    def stop(*_: object) -> None:
+    def stop() -> None:
         stopping.set()
         for worker in workers:
             worker.stop()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
+    on_stop_signal(stop)
     telemetry = KafkaTelemetry(arguments.bootstrap_servers, "streams")
     logging.getLogger().addHandler(KafkaLogHandler(telemetry))
 

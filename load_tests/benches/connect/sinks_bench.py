@@ -1,6 +1,7 @@
 """Measures the sinks of `waylog connect`: records a second, and CPU for a record.
 
     python -m load_tests.benches.connect.sinks_bench --kind postgresql --records 300000
+    python -m load_tests.benches.connect.sinks_bench --kind postgresql --records 60000 --refused 10
     python -m load_tests.benches.connect.sinks_bench --kind http --records 60000
 
 Fixes of topic `location` go into a table of a PostgreSQL that is started
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -20,6 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 from confluent_kafka import Producer
 
 from load_tests.benches.connect.files_bench import broker_process, measured, worker_process
@@ -32,6 +35,11 @@ _TOPIC: Final = Topic("bench-fixes", 4, {})
 _DEVICES: Final = 1000
 _LIMIT_S: Final = 600.0
 _INSERTED: Final = "SELECT n_tup_ins FROM pg_stat_user_tables WHERE relname = 'fixes'"
+_LETTERS: Final = {
+    "errors.tolerance": "all",
+    "errors.deadletterqueue.topic.name": "bench-letters",
+    "errors.deadletterqueue.topic.replication.factor": "1",
+}
 #: Statistics are up to a second behind.
 _NEARLY: Final = 0.9
 
@@ -55,22 +63,32 @@ def main(argv: list[str] | None = None) -> int:
         default="StringConverter",
         help="of values; a text is read by the sink: %(default)s",
     )
+    parser.add_argument(
+        "--refused",
+        type=float,
+        default=0.0,
+        help="percent of records that PostgreSQL refuses, for dead letters: %(default)s",
+    )
     parser.add_argument("--postgis", action="store_true", help="with a column for places")
     arguments = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="waylog-bench-") as name:
         folder = Path(name)
         with broker_process(folder) as servers:
             ensure_topics(servers, [_TOPIC])
-            _load(servers, arguments.records)
+            refused = _load(servers, arguments.records, arguments.refused / 100)
             target = _to_postgresql if arguments.kind == "postgresql" else _to_http
-            with worker_process(folder, servers) as worker, target(arguments) as (config, done):
+            stored = arguments.records - refused
+            with (
+                worker_process(folder, servers) as worker,
+                target(arguments, stored) as (config, done),
+            ):
                 common = {
                     "topics": _TOPIC.name,
                     "tasks.max": str(arguments.tasks),
                     "value.converter": arguments.converter,
                     "value.converter.schemas.enable": "false",
                     "consumer.override.max.poll.records": str(arguments.poll),
-                }
+                } | (_LETTERS if refused else {})
                 found = measured(
                     *(worker, arguments.kind, common | config, arguments.records, done)
                 )
@@ -78,7 +96,9 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _load(servers: str, records: int) -> None:
+def _load(servers: str, records: int, refused: float) -> int:
+    """Append fixes, a share of which has a text for a number; return how many these are."""
+    chance, bad = random.Random(4711), 0
     producer = Producer(producer_config(servers, "bench") | {"linger.ms": 100})
     for number in range(records):
         user = f"user{number % _DEVICES}"
@@ -101,17 +121,24 @@ def _load(servers: str, records: int) -> None:
             source="owntracks",
             attributes={"conn": "m", "tid": "ph"},
         )
+        value = encode(fix)
+        if chance.random() < refused:
+            value = msgspec.json.encode(msgspec.to_builtins(fix) | {"altitude": "high"})
+            bad += 1
         while True:
             try:
-                producer.produce(_TOPIC.name, encode(fix), device)
+                producer.produce(_TOPIC.name, value, device)
                 break
             except BufferError:
                 producer.poll(0.1)
     assert producer.flush(_LIMIT_S) == 0
+    return bad
 
 
 @contextmanager
-def _to_postgresql(arguments: Any) -> Iterator[tuple[dict[str, str], Callable[[], bool]]]:
+def _to_postgresql(
+    arguments: Any, stored: int
+) -> Iterator[tuple[dict[str, str], Callable[[], bool]]]:
     import psycopg
 
     with (
@@ -124,10 +151,10 @@ def _to_postgresql(arguments: Any) -> Iterator[tuple[dict[str, str], Callable[[]
         def done() -> bool:
             # Counting rows all the time would cost the server more than writing them.
             (inserted,) = connection.execute(_INSERTED).fetchone() or (0,)
-            if inserted < arguments.records * _NEARLY:
+            if inserted < stored * _NEARLY:
                 return False
             (rows,) = connection.execute("SELECT count(*) FROM fixes").fetchone() or (0,)
-            return bool(rows >= arguments.records)
+            return bool(rows >= stored)
 
         config = {
             "connector.class": "PostgreSqlSink",
@@ -143,7 +170,7 @@ def _to_postgresql(arguments: Any) -> Iterator[tuple[dict[str, str], Callable[[]
 
 
 @contextmanager
-def _to_http(arguments: Any) -> Iterator[tuple[dict[str, str], Callable[[], bool]]]:
+def _to_http(_: Any, stored: int) -> Iterator[tuple[dict[str, str], Callable[[], bool]]]:
     with answering_server() as server:
         config = {
             "connector.class": "HttpSink",
@@ -151,7 +178,7 @@ def _to_http(arguments: Any) -> Iterator[tuple[dict[str, str], Callable[[], bool
             "template": "traccar-json",
             "connections.max": "16",
         }
-        yield config, lambda: server.requests >= arguments.records
+        yield config, lambda: server.requests >= stored
 
 
 if __name__ == "__main__":

@@ -16,14 +16,14 @@ from contextlib import ExitStack, contextmanager
 from ctypes import c_long
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 import uvloop
 
+from load_tests.plain_http import OK, PlainHttp
 from waylog.network.free_ports import free_ports
 
 _USER: Final = "waylog"
-_ANSWER: Final = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 _ID: Final = re.compile(rb'"id":"([^"]*)"')
 
 
@@ -142,38 +142,19 @@ def answering_server(ids: Path | None = None) -> Iterator[AnsweringServer]:
         server.stop()
 
 
-class _Answering(asyncio.Protocol):
-    def __init__(self, requests: Any, ids: BinaryIO | None) -> None:
-        self._requests = requests
-        self._ids = ids
-        self._data = b""
-
-    def connection_made(self, transport: Any) -> None:
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        self._data += data
-        while True:
-            head, found, rest = self._data.partition(b"\r\n\r\n")
-            if not found:
-                return
-            length = int(head.lower().partition(b"content-length:")[2].split(b"\r", 1)[0])
-            if len(rest) < length:
-                return
-            self._data = rest[length:]
-            self._requests.value += 1
-            if self._ids is not None:
-                found_ids = _ID.findall(rest, 0, length)
-                self._ids.write(b"".join(b"%b\n" % each for each in found_ids))
-            self._transport.write(_ANSWER)
-
-
 def _serve(port: int, requests: Any, ids: Path | None) -> None:
     async def serve() -> None:
         loop = asyncio.get_running_loop()
         # Not buffered: what was answered is in the file when this process is killed.
         file = None if ids is None else stack.enter_context(ids.open("ab", buffering=0))
-        server = await loop.create_server(lambda: _Answering(requests, file), "127.0.0.1", port)
+
+        def answer(_: bytes, body: bytes) -> bytes:
+            requests.value += 1
+            if file is not None:
+                file.write(b"".join(b"%b\n" % each for each in _ID.findall(body)))
+            return OK
+
+        server = await loop.create_server(lambda: PlainHttp(answer), "127.0.0.1", port)
         await server.serve_forever()
 
     with ExitStack() as stack:

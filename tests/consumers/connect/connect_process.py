@@ -246,6 +246,13 @@ def create_topic(servers: str, topic: str, partitions: int = 1) -> None:
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(WAIT_S)
 
 
+def create_compacted(servers: str, topic: str) -> None:
+    """Create a topic with one partition that is compacted."""
+    admin = AdminClient(client_config(servers, "tests"))
+    new = NewTopic(topic, 1, 1, config={"cleanup.policy": "compact"})
+    admin.create_topics([new])[topic].result(WAIT_S)
+
+
 def produce(servers: str, topic: str, values: Sequence[bytes | None], **more: Any) -> None:
     """Append records."""
     producer = Producer(producer_config(servers, "tests"))

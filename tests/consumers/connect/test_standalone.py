@@ -6,7 +6,7 @@ import json
 import resource
 import subprocess
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +26,26 @@ from tests.odd_records import append_with_odd_header
 pytestmark = pytest.mark.early
 
 MakeWorker = Callable[..., ConnectProcess]
+
+
+@pytest.fixture(scope="module")
+def running_worker(
+    servers: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ConnectProcess]:
+    """A worker for the tests that do not stop it; `worker` gives it without connectors."""
+    worker = ConnectProcess(tmp_path_factory.mktemp("worker"), servers)
+    worker.start()
+    yield worker
+    worker.stop()
+
+
+@pytest.fixture
+def worker(running_worker: ConnectProcess) -> Iterator[ConnectProcess]:
+    """A worker whose connectors are gone at the end."""
+    yield running_worker
+    for name in running_worker.ask("GET", "/connectors")[1]:
+        assert running_worker.ask("DELETE", f"/connectors/{name}")[0] == 204
+
 
 # config/connect-file-source.properties and connect-file-sink.properties of Apache Kafka, without
 # their comments. The files are in the current directory there.
@@ -103,19 +123,16 @@ def test_the_quick_start_of_kafka(servers: str, make_worker: MakeWorker, tmp_pat
 
 
 def test_the_transforms_of_the_documentation(
-    servers: str, make_worker: MakeWorker, tmp_path: Path
+    servers: str, worker: ConnectProcess, tmp_path: Path
 ) -> None:
     topic = unique("connect-test")
     text = in_folder(_FILE_SOURCE + _TRANSFORMS, tmp_path, topic)
-    source = write(tmp_path / "source.properties", text)
-    worker = make_worker(
-        servers,
-        key_converter="org.apache.kafka.connect.json.JsonConverter",
-        value_converter="org.apache.kafka.connect.json.JsonConverter",
-        **{"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"},
-    )
+    config = dict(line.split("=", 1) for line in text.splitlines())
+    for kind in ("key", "value"):
+        config[f"{kind}.converter"] = "org.apache.kafka.connect.json.JsonConverter"
+        config[f"{kind}.converter.schemas.enable"] = "false"
     write(tmp_path / "test.txt", "foo\nbar\nhello world\n")
-    worker.start(source)
+    worker.create("local-file-source", config)
     records = Topic(servers, topic)
     wait_until(lambda: len(records.read()) == 3, "three records", worker)
     assert records.values() == [
@@ -126,8 +143,9 @@ def test_the_transforms_of_the_documentation(
     records.close()
 
 
+@pytest.mark.parametrize("kills", [2, pytest.param(4, marks=pytest.mark.long)])
 def test_nothing_is_lost_when_the_worker_is_killed(
-    servers: str, make_worker: MakeWorker, tmp_path: Path
+    servers: str, make_worker: MakeWorker, tmp_path: Path, kills: int
 ) -> None:
     topic = unique("killed")
     create_topic(servers, topic, 3)
@@ -146,7 +164,7 @@ def test_nothing_is_lost_when_the_worker_is_killed(
     out = tmp_path / "out.txt"
     worker = make_worker(servers)
     with (tmp_path / "in.txt").open("a") as file:
-        for turn in range(4):
+        for turn in range(kills):
             worker.start(*files)
             lines = [f"{turn}-{number}" for number in range(20_000)]
             file.write("".join(f"{each}\n" for each in lines))
@@ -163,7 +181,7 @@ def test_nothing_is_lost_when_the_worker_is_killed(
     wait_until(lambda: sent <= set(lines_of(out)), "all lines", worker)
     written = lines_of(out)
     # A line that a kill has cut off is one of its own; its record has come again.
-    assert len(set(written) - sent) <= 4 * 2
+    assert len(set(written) - sent) <= kills * 2
     wait_until(
         lambda: (
             worker.ask("GET", "/connectors/in/offsets")[1]["offsets"]
@@ -179,8 +197,9 @@ def test_nothing_is_lost_when_the_worker_is_killed(
     assert worker.stop() == 0
 
 
+@pytest.mark.parametrize("stops", [1, pytest.param(3, marks=pytest.mark.long)])
 def test_a_worker_that_stops_in_order_repeats_nothing(
-    servers: str, make_worker: MakeWorker, tmp_path: Path
+    servers: str, make_worker: MakeWorker, tmp_path: Path, stops: int
 ) -> None:
     topic, name = unique("stopped"), unique("out")
     create_topic(servers, topic, 2)
@@ -190,7 +209,7 @@ def test_a_worker_that_stops_in_order_repeats_nothing(
     source = {"connector.class": "FileStreamSource", "file": str(text), "topic": topic}
     sink = {"connector.class": "FileStreamSink", "file": str(out), "topics": topic}
     worker = make_worker(servers, **{"offset.flush.interval.ms": "60000"})
-    for turn in range(3):
+    for turn in range(stops):
         worker.start()
         before = len(lines_of(out))
         worker.create("in", source)
@@ -209,14 +228,12 @@ def test_a_worker_that_stops_in_order_repeats_nothing(
 
 
 def test_a_poison_record_goes_to_the_dead_letters(
-    servers: str, make_worker: MakeWorker, tmp_path: Path
+    servers: str, worker: ConnectProcess, tmp_path: Path
 ) -> None:
     topic, letters = unique("poison"), unique("letters")
     create_topic(servers, topic)
     produce(servers, topic, [b'{"a":1}', b"{poison", b'{"a":2}'], headers={"h": b"v"}, key=b"1")
     append_with_odd_header(servers, topic, b'{"a":3}', b"1")
-    worker = make_worker(servers)
-    worker.start()
     out = tmp_path / "out.txt"
     config = {
         "connector.class": "FileStreamSink",
@@ -253,13 +270,11 @@ def test_a_poison_record_goes_to_the_dead_letters(
 
 
 def test_a_poison_record_ends_a_task_that_tolerates_none(
-    servers: str, make_worker: MakeWorker, tmp_path: Path
+    servers: str, worker: ConnectProcess, tmp_path: Path
 ) -> None:
     topic = unique("poison")
     create_topic(servers, topic)
     produce(servers, topic, [b'{"a":1}', b"{poison", b'{"a":2}'])
-    worker = make_worker(servers)
-    worker.start()
     config = {
         "connector.class": "FileStreamSink",
         "topics": topic,
@@ -279,12 +294,10 @@ def test_a_poison_record_ends_a_task_that_tolerates_none(
 
 
 def test_a_connector_pauses_stops_and_begins_again(
-    servers: str, make_worker: MakeWorker, tmp_path: Path
+    servers: str, worker: ConnectProcess, tmp_path: Path
 ) -> None:
     topic, name = unique("paused"), unique("out")
     create_topic(servers, topic, 2)
-    worker = make_worker(servers)
-    worker.start()
     out = tmp_path / "out.txt"
     config = {"connector.class": "FileStreamSink", "topics": topic, "file": str(out)}
     worker.create(name, config)
@@ -331,13 +344,11 @@ def test_a_connector_pauses_stops_and_begins_again(
 
 
 def test_a_source_begins_again_where_it_is_told_to(
-    servers: str, make_worker: MakeWorker, tmp_path: Path
+    servers: str, worker: ConnectProcess, tmp_path: Path
 ) -> None:
     topic = unique("again")
     create_topic(servers, topic)
     path = write(tmp_path / "in.txt", "a\nb\n")
-    worker = make_worker(servers)
-    worker.start()
     config = {"connector.class": "FileStreamSource", "topic": topic, "file": str(path)}
     worker.create("in", config)
     records = Topic(servers, topic)
@@ -438,12 +449,10 @@ def test_partitions_move_between_workers_without_a_record_twice(
 
 
 def test_topics_are_created_as_the_connector_says(
-    servers: str, make_worker: MakeWorker, tmp_path: Path
+    servers: str, worker: ConnectProcess, tmp_path: Path
 ) -> None:
     topic = unique("created")
     path = write(tmp_path / "in.txt", "a\n")
-    worker = make_worker(servers)
-    worker.start()
     worker.create(
         "in",
         {
@@ -462,13 +471,11 @@ def test_topics_are_created_as_the_connector_says(
 
 
 def test_a_sink_takes_topics_that_match_an_expression(
-    servers: str, make_worker: MakeWorker, tmp_path: Path
+    servers: str, worker: ConnectProcess, tmp_path: Path
 ) -> None:
     prefix = unique("matched")
     create_topic(servers, f"{prefix}.one")
     produce(servers, f"{prefix}.one", [b"1"])
-    worker = make_worker(servers)
-    worker.start()
     out = tmp_path / "out.txt"
     worker.create(
         "out",

@@ -10,8 +10,7 @@ import pytest
 
 SERVICE = """
 import asyncio, logging, sys, time
-from gateway.process import lifecycle
-from waylog.process import stop_limit
+from waylog.process import serving, stop_limit
 from waylog.process.background import spawn
 from gateway.process.lifecycle import Started, run_service, serve_until_stopped
 
@@ -42,7 +41,7 @@ async def start(telemetry, stack):
 WAITS = dict.fromkeys(("log", "producer", "task"), "log")
 logging.basicConfig(level=logging.INFO)
 stop_limit.STOP_MAX_S = 60.0 if sys.argv[1] in ("nothing", "task") else 1.0
-lifecycle.FAILED_STOP_MAX_S = 1.0
+serving.FAILED_STOP_MAX_S = 1.0
 sys.exit(run_service(serve_until_stopped("127.0.0.1:1", "test", start)))
 """
 

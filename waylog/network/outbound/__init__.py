@@ -1,1 +1,1 @@
-"""Connections to servers that users choose: look-ups of their names, and where they may go."""
+"""Connections to servers of others: MQTT; where those that users choose may go, by name."""

@@ -93,13 +93,18 @@ def test_a_leader_that_has_read_less_has_all_join_again() -> None:
         "id-1": dict(one.offered(3))[SESSIONED],
         "id-2": dict(two.offered(7))[SESSIONED],
     }
-    assert one.further(joined, 3) == 7
-    assert one.further(joined, 7) is None
+    ahead = one.furthest(joined, 3)
+    assert ahead is not None
+    assert (ahead.url, ahead.offset) == (two.url, 7)
+    assert one.furthest(joined, 7) is None
     one.joined("id-1", 1, SESSIONED)
     assigned = one.lead(joined, WORK, 3, 0)
     assert one.synced(assigned["id-1"]).failed
     assert one.assignment is not None
     assert one.assignment.offset == 7
+    assert one.ahead == ahead
+    round_of([one, two], 2)
+    assert one.ahead is None
 
 
 def test_a_member_that_was_cut_off_has_nothing() -> None:

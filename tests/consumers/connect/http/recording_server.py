@@ -13,14 +13,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from load_tests.plain_http import OK, PlainHttp, header
 from tests.ports import reserved_ports
 
-_ANSWER: Final = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 _REFUSAL: Final = b"HTTP/1.1 422 Unprocessable Content\r\nContent-Length: 7\r\n\r\nno json"
-_KEY: Final = b"\r\nidempotency-key:"
-_LENGTH: Final = b"\r\ncontent-length:"
 _START_S: Final = 30.0
 
 
@@ -66,45 +64,22 @@ class RecordingServer:
         return [Recorded(*line.split(" ", 1)) for line in lines if " " in line]
 
 
-class _Recording(asyncio.Protocol):
-    def __init__(self, file: int) -> None:
-        self._file = file
-        self._data = b""
-
-    def connection_made(self, transport: Any) -> None:
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        self._data += data
-        while True:
-            head, found, rest = self._data.partition(b"\r\n\r\n")
-            if not found:
-                return
-            names = head.lower()
-            length = int(_after(names, _LENGTH))
-            if len(rest) < length:
-                return
-            body, self._data = rest[:length], rest[length:]
-            if not body.startswith(b"{"):
-                self._transport.write(_REFUSAL)
-                continue
-            os.write(self._file, b"%b %b\n" % (_after(names, _KEY), body))
-            self._transport.write(_ANSWER)
-
-
-def _after(head: bytes, name: bytes) -> bytes:
-    return head.partition(name)[2].split(b"\r", 1)[0].strip() or b"0"
-
-
 async def _serve(port: int, path: str) -> None:
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     # A line that the former process has begun is ended.
     os.write(file, b"\n")
+
+    def answer(head: bytes, body: bytes) -> bytes:
+        if not body.startswith(b"{"):
+            return _REFUSAL
+        os.write(file, b"%b %b\n" % (header(head, b"idempotency-key") or b"0", body))
+        return OK
+
     loop = asyncio.get_running_loop()
     deadline = time.monotonic() + _START_S
     while True:
         try:
-            server = await loop.create_server(lambda: _Recording(file), "127.0.0.1", port)
+            server = await loop.create_server(lambda: PlainHttp(answer), "127.0.0.1", port)
             break
         except OSError:
             if time.monotonic() > deadline:

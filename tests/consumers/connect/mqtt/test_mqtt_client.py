@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from consumers.connect.mqtt.client import Arrival, MqttClient
+from consumers.connect.mqtt.client import MqttClient
 from consumers.connect.mqtt.properties import SINK_CONFIG, SOURCE_CONFIG, Connection, checked
 from tests.consumers.connect.mqtt.mosquitto_server import WAIT_S, MosquittoServer, MqttPeer
 from tests.consumers.running import await_condition
+from waylog.network.outbound.mqtt_connection import Arrival
 
 
 @pytest.fixture

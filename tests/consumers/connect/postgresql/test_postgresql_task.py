@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import traceback
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -34,66 +34,10 @@ from consumers.connect.data.schemas import (
     struct_of,
 )
 from consumers.connect.data.structs import Struct
-from consumers.connect.postgresql.postgresql_task import PostgreSqlSinkTask
-from tests.consumers.connect.postgresql.postgres_server import PASSWORD, PostgresServer
-from tests.consumers.connect.sink_harness import Context, Reporter, fix, record, run_task
-
-BY_ID = {"insert_mode": "upsert", "pk_mode": "record_value", "pk_fields": "id"}
-BY_KEY = {"insert_mode": "upsert", "pk_mode": "record_key", "pk_fields": "device"}
-
-
-class Sink:
-    """A task that runs, and what it has reported."""
-
-    def __init__(self, postgres: PostgresServer, reporter: Reporter | None, **more: str) -> None:
-        self.postgres = postgres
-        self.reporter = reporter
-        self.task = PostgreSqlSinkTask()
-        self.properties = {
-            "name": "sink",
-            "connection.url": postgres.url,
-            "connection.password": PASSWORD,
-            "auto.create": "true",
-            "retry.backoff.ms": "50",
-            **{name.replace("_", "."): value for name, value in more.items()},
-        }
-        self.context: Context = run_task(self.task, self.properties, reporter)
-
-    def put(self, *values: Any, **more: Any) -> None:
-        self.task.put([record(value, **more) for value in values])
-
-    def rows(self, columns: str, table: str = "t") -> list[tuple[Any, ...]]:
-        return self.postgres.query(f'SELECT {columns} FROM "{table}" ORDER BY 1')
-
-    @property
-    def reasons(self) -> list[str]:
-        assert self.reporter is not None
-        return self.reporter.reasons
-
-    def types(self, table: str = "t") -> dict[str, str]:
-        return dict(
-            self.postgres.query(
-                "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute"
-                " WHERE attrelid = %s::regclass AND attnum > 0",
-                table,
-            )
-        )
-
-
-MakeSink = Callable[..., Sink]
-
-
-@pytest.fixture
-def make_sink(postgres: PostgresServer) -> Iterator[MakeSink]:
-    made: list[Sink] = []
-
-    def make(*, reports: bool = True, **properties: str) -> Sink:
-        made.append(Sink(postgres, Reporter() if reports else None, **properties))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.task.stop()
+from tests.consumers.connect.postgresql.postgres_server import PostgresServer
+from tests.consumers.connect.postgresql.sink import BY_ID, BY_KEY, MakeSink, Sink
+from tests.consumers.connect.sink_harness import fix, record
+from tests.ports import reserved_ports
 
 
 def test_a_fix_has_all_columns_of_a_fix_though_it_knows_few(make_sink: MakeSink) -> None:
@@ -615,6 +559,27 @@ def test_a_database_that_is_away_is_waited_for(make_sink: MakeSink) -> None:
     sink.put(fix(2))
     other.put(fix(3))
     assert sink.postgres.count("t") == 3
+
+
+def test_attempts_to_connect_keep_no_records(make_sink: MakeSink) -> None:
+    (port,) = reserved_ports(1)
+    sink = make_sink(**BY_ID, connection_url=f"postgresql://nobody@127.0.0.1:{port}/none")
+    values = [json.dumps(fix(number)) for number in range(200)]
+
+    def attempt() -> None:
+        with pytest.raises(RetriableException):
+            sink.put(*values)
+
+    attempt()
+    # Servers run it seldom: by cycles, records would fill the memory until then.
+    gc.disable()
+    try:
+        before = len(gc.get_objects())
+        for _ in range(5):
+            attempt()
+        assert len(gc.get_objects()) - before < 200
+    finally:
+        gc.enable()
 
 
 def test_a_lock_that_times_out_is_waited_for(make_sink: MakeSink, postgres: PostgresServer) -> None:
