@@ -73,6 +73,10 @@ class Ledger:
         """Return all forwardings."""
         return self._routes.values()
 
+    def routes_of(self, user: str) -> Iterable[Route]:
+        """Return the forwardings of a user."""
+        return self._by_user.get(user, {}).values()
+
     def route(self, key: RouteKey) -> Route | None:
         """Return a forwarding."""
         return self._routes.get(key)
@@ -97,10 +101,21 @@ class Ledger:
                 self._drop_waiting(route, entry)
                 entry.offset = None
             elif route.is_paused:
-                self._give_up_waiting(route, entry)
-                if entry.is_live:
-                    self._fall_behind(route, entry)
+                self._stop(route, entry)
         return route
+
+    def hold(self, route: Route, *, is_held: bool) -> None:
+        """Have an administrator's pause begin or end, whatever the owner has paused."""
+        route.is_held = is_held
+        if is_held:
+            for entry in route.entries.values():
+                self._stop(route, entry)
+
+    def _stop(self, route: Route, entry: Entry) -> None:
+        """Have an entry that is paused be read for again later, from what is not forwarded."""
+        self._give_up_waiting(route, entry)
+        if entry.is_live:
+            self._fall_behind(route, entry)
 
     def _remove(self, key: RouteKey, route: Route) -> None:
         del self._routes[key]

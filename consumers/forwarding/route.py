@@ -52,8 +52,9 @@ class Route:
     """A forwarding of a user."""
 
     __slots__ = ("entries", "error", "error_time", "failures", "forwarding", "id",
-                 "is_in_flight", "is_queued", "is_slow", "later", "not_before", "origin", "refusal",
-                 "refused", "user", "waited_since", "waiting_bytes", "waiting_count")  # fmt: skip
+                 "is_held", "is_in_flight", "is_queued", "is_slow", "later", "not_before",
+                 "origin", "refusal", "refused", "user", "waited_since", "waiting_bytes",
+                 "waiting_count")  # fmt: skip
 
     def __init__(self, user: str, forwarding_id: str, forwarding: Forwarding) -> None:
         self.user: Final = user
@@ -70,6 +71,8 @@ class Route:
         self.not_before = 0.0
         #: Its last answer took long, or never came.
         self.is_slow = False
+        #: An administrator has paused it.
+        self.is_held = False
         self.is_in_flight = False
         self.is_queued = False
         #: The number under which the schedule has it for later.
@@ -88,7 +91,7 @@ class Route:
     @property
     def is_paused(self) -> bool:
         """Whether nothing is to be forwarded now."""
-        return self.forwarding.paused_by is not None
+        return self.is_held or self.forwarding.paused_by is not None
 
     @property
     def is_full(self) -> bool:

@@ -21,6 +21,7 @@ from consumers.forwarding.ledger import Ledger, RouteKey, ToStore
 from consumers.forwarding.mqtt_delivery import MqttDelivery
 from consumers.forwarding.progress_log import read_progress
 from consumers.forwarding.reading_again import ReadingAgain
+from consumers.forwarding.route import Route
 from consumers.forwarding.schedule import Pauses, Schedule
 from consumers.forwarding.sending import Sending
 from consumers.forwarding.ways_out import WaysOut
@@ -33,6 +34,7 @@ from waylog.forwarding.definition import (
     record_key,
 )
 from waylog.forwarding.keys import sealed_with_known_key
+from waylog.forwarding.pauses import KnownPauses, Pause, decode_pause, parse_pause_key
 from waylog.history.erasures import ErasureLog
 from waylog.kafka.batch_producer import BatchProducer
 from waylog.kafka.batch_reader import BatchReader
@@ -82,6 +84,7 @@ class ForwardingWorker:
         self._schedule: Final = Schedule(settings.pauses)
         self._tasks: Final[dict[int, asyncio.Task[None]]] = {}
         self._unreadable: Final[set[RouteKey]] = set()
+        self._pauses: Final = KnownPauses()
         self._is_member = False
         self._said: Final = LogThrottle()
 
@@ -156,6 +159,10 @@ class ForwardingWorker:
         now = time.monotonic()
         for record in records:
             key = record.key() or b""
+            pause_id = parse_pause_key(key)
+            if pause_id is not None:
+                self._take_pause(pause_id, record.value(), now)
+                continue
             try:
                 user, forwarding_id = parse_key(key)
             except MALFORMED:
@@ -179,8 +186,33 @@ class ForwardingWorker:
                     self._forget_progress(record_key(user, forwarding_id, partition))
             route = self._ledger.put((user, forwarding_id), forwarding)
             if route is not None:
+                self._hold(route)
                 self._schedule.hasten(route, now)
         self._sending.work.set()
+
+    def _take_pause(self, pause_id: str, value: bytes | None, now: float) -> None:
+        pause: Pause | None = None
+        try:
+            pause = None if value is None else decode_pause(value)
+        except MALFORMED:
+            logger.warning("what an administrator has paused cannot be read and is left out")
+        ended = self._pauses.put(pause_id, pause)
+        for each in (ended, pause):
+            if each is None:
+                continue
+            concerned = (
+                self._ledger.routes() if each.user is None else self._ledger.routes_of(each.user)
+            )
+            for route in concerned:
+                if each.covers(route.user, route.id, route.forwarding):
+                    self._hold(route)
+                    self._schedule.hasten(route, now)
+
+    def _hold(self, route: Route) -> None:
+        """Have a forwarding be held if an administrator has paused it, and only then."""
+        pause = self._pauses.of(route.user, route.id, route.forwarding)
+        if route.is_held != (pause is not None):
+            self._ledger.hold(route, is_held=pause is not None)
 
     def _forget_progress(self, key: bytes) -> None:
         # What cannot be written now stays as a record that nobody asks for.
