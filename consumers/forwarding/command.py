@@ -10,6 +10,7 @@ import secrets
 import signal
 import time
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
@@ -33,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_GROUP: Final = "forwarding"
 _PORT_MAX: Final = 65_535
+_WATCH_S: Final = 1.0
 #: What the table for people has; JSON has all.
 _COLUMNS: Final = ("user", "id", "name", "kind", "url", "state", "forwarded", "refused", "error")
 
@@ -84,6 +86,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--group", default=DEFAULT_GROUP, help="consumer group (default %(default)s)")
     add(
+        "--tls-ca",
+        type=Path,
+        metavar="FILE",
+        help="PEM: authorities beside those of the system whose certificates servers may have, "
+        "with https and with mqtts",
+    )
+    add(
         "--request-timeout",
         type=float,
         default=10.0,
@@ -96,6 +105,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=600.0,
         metavar="S",
         help="the longest pause before a server is tried again that could not be reached "
+        "(default %(default)s)",
+    )
+    add(
+        "--session-timeout",
+        type=float,
+        default=10.0,
+        metavar="S",
+        help="how long the group waits for a process that is silent before others get its "
+        "partitions; brokers have bounds, of 6 s and 30 min unless they are told otherwise "
         "(default %(default)s)",
     )
     for each in (listing, pausing, resuming):
@@ -118,11 +136,13 @@ def check(arguments: argparse.Namespace) -> None:
     if arguments.forwarding != "run":
         return
     check_name("--group", arguments.group)
-    check_finite(arguments, "--request-timeout", "--retry-backoff-max")
+    check_finite(arguments, "--request-timeout", "--retry-backoff-max", "--session-timeout")
     if not 0.1 <= arguments.request_timeout <= 120:
         raise ConfigError("--request-timeout is 0.1 to 120 s")
     if not arguments.retry_backoff_max > 0:
         raise ConfigError("--retry-backoff-max is more than 0 s")
+    if not 1 <= arguments.session_timeout <= 1800:
+        raise ConfigError("--session-timeout is 1 to 1800 s")
     _settings(arguments)
 
 
@@ -139,6 +159,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _settings(arguments: argparse.Namespace) -> WorkerSettings:
     from consumers.forwarding.schedule import Pauses
+    from consumers.forwarding.ways_out import trusted_authorities
     from consumers.forwarding.worker import WorkerSettings
     from waylog.network.outbound.reachable_networks import ReachableNetworks
 
@@ -146,13 +167,19 @@ def _settings(arguments: argparse.Namespace) -> WorkerSettings:
         networks = ReachableNetworks(_list(arguments.forwarding_networks), _ports(arguments))
     except ConfigError as error:
         raise ConfigError(f"--forwarding-networks: {error}") from None
+    try:
+        trusted = trusted_authorities(arguments.tls_ca)
+    except ConfigError as error:
+        raise ConfigError(f"--tls-ca: {error}") from None
     return WorkerSettings(
         bootstrap_servers=arguments.bootstrap_servers,
         group=arguments.group,
         client_id=f"forwarding-{os.getpid()}",
         networks=networks,
+        trusted=trusted,
         pauses=Pauses(longest_s=arguments.retry_backoff_max),
         timeout_s=arguments.request_timeout,
+        session_timeout_s=arguments.session_timeout,
     )
 
 
@@ -206,6 +233,7 @@ def _run(arguments: argparse.Namespace) -> int:
 async def _serve(settings: WorkerSettings, keys: KeyRing) -> int:
     """Work until a signal (return 0), or until background work fails (return 1)."""
     from consumers.forwarding.worker import ForwardingWorker
+    from waylog.kafka.clients import AppendError
     from waylog.observability.telemetry import KafkaLogHandler, KafkaTelemetry
     from waylog.process.background import end_on_failure
     from waylog.process.notify import notify_ready
@@ -226,7 +254,7 @@ async def _serve(settings: WorkerSettings, keys: KeyRing) -> int:
         unexpected.append(error)
         stopping.set()
 
-    end_on_failure(loop, end, callbacks_of=("consumers.", "waylog."))
+    end_on_failure(loop, end, callbacks_of=("consumers.", "waylog."), mistakes=(ConfigError,))
     async with AsyncExitStack() as stack:
         telemetry = KafkaTelemetry(settings.bootstrap_servers, settings.client_id)
         stack.callback(telemetry.close)
@@ -242,7 +270,12 @@ async def _serve(settings: WorkerSettings, keys: KeyRing) -> int:
             notify_ready()
             stack.callback(EventLoopWatchdog(loop).close)
             logger.info("forwarding ready kafka=%s", settings.bootstrap_servers)
-            await stopped
+            while not stopping.is_set() and worker.fatal is None:
+                await asyncio.wait((stopped,), timeout=_WATCH_S)
+            if worker.fatal is not None:
+                # Another process with a new producer can store progress again.
+                logger.critical("stopping: %s", worker.fatal)
+                unexpected.append(AppendError(worker.fatal))
         limit.begin()
         starting.cancel()
         stopped.cancel()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import time
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -14,7 +15,7 @@ from typing import Any, Final
 import msgspec
 from confluent_kafka import KafkaException
 
-from consumers.forwarding.arrivals import arrived, user_of
+from consumers.forwarding.arrivals import arrived, plain, user_of
 from consumers.forwarding.group_reader import Assigned, GroupReader, Read
 from consumers.forwarding.http_delivery import HttpDelivery
 from consumers.forwarding.ledger import Ledger, RouteKey, ToStore
@@ -61,6 +62,8 @@ _TICK_S: Final = 1.0
 #: First offsets that are looked up between two reads of the group.
 _PLACED_AT_ONCE: Final = 200
 _REPORT_S: Final = 60.0
+#: Seconds for which partitions that are given back wait until the log has their progress.
+_STORE_S: Final = 3.0
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,8 +73,11 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     group: str
     client_id: str
     networks: ReachableNetworks
+    #: The authorities whose certificates servers may have.
+    trusted: ssl.SSLContext
     pauses: Pauses = Pauses()
     timeout_s: float = 10.0
+    session_timeout_s: float = 10.0
 
 
 class ForwardingWorker:
@@ -86,6 +92,7 @@ class ForwardingWorker:
         self._unreadable: Final[set[RouteKey]] = set()
         self._pauses: Final = KnownPauses()
         self._is_member = False
+        self._answer: Final = asyncio.Event()
         self._said: Final = LogThrottle()
 
     @property
@@ -108,8 +115,8 @@ class ForwardingWorker:
         self._fetcher = PartitionFetcher(servers, f"{client_id}-again", answer_timeout_s=_FETCH_S)
         stack.push_async_callback(self._fetcher.close)
         ways = WaysOut(settings.networks, NameLookups())
-        http = HttpDelivery(ways, settings.timeout_s)
-        mqtt = MqttDelivery(ways, settings.timeout_s)
+        http = HttpDelivery(ways, settings.trusted, settings.timeout_s)
+        mqtt = MqttDelivery(ways, settings.trusted, settings.timeout_s)
         stack.push_async_callback(http.close)
         stack.push_async_callback(mqtt.close)
         self._sending = Sending(
@@ -120,6 +127,7 @@ class ForwardingWorker:
         await self._follow_forwardings(stack)
         self._group = GroupReader(
             *(servers, client_id, settings.group),
+            session_timeout_s=settings.session_timeout_s,
             on_revoked=self._revoked,
             on_lost=self._lost,
         )
@@ -186,7 +194,7 @@ class ForwardingWorker:
                     self._forget_progress(record_key(user, forwarding_id, partition))
             route = self._ledger.put((user, forwarding_id), forwarding)
             if route is not None:
-                self._hold(route)
+                self._pause_or_resume(route)
                 self._schedule.hasten(route, now)
         self._sending.work.set()
 
@@ -205,14 +213,14 @@ class ForwardingWorker:
             )
             for route in concerned:
                 if each.covers(route.user, route.id, route.forwarding):
-                    self._hold(route)
+                    self._pause_or_resume(route)
                     self._schedule.hasten(route, now)
 
-    def _hold(self, route: Route) -> None:
-        """Have a forwarding be held if an administrator has paused it, and only then."""
+    def _pause_or_resume(self, route: Route) -> None:
+        """Have a forwarding be paused if a pause of an administrator covers it, and only then."""
         pause = self._pauses.of(route.user, route.id, route.forwarding)
-        if route.is_held != (pause is not None):
-            self._ledger.hold(route, is_held=pause is not None)
+        if route.is_paused_by_administrator != (pause is not None):
+            self._ledger.pause(route, is_paused=pause is not None)
 
     def _forget_progress(self, key: bytes) -> None:
         # What cannot be written now stays as a record that nobody asks for.
@@ -239,7 +247,7 @@ class ForwardingWorker:
     def _open_wanted(self, messages: list[Any]) -> list[Any]:
         """Return the messages of users who have forwardings, with plain values; in any thread."""
         wanted = [each for each in messages if self._ledger.has_user(user_of(each.key()))]
-        return wanted if self._opened is None or not wanted else self._opened(wanted)
+        return plain(wanted, self._opened) if wanted else wanted
 
     def _take_read(self, read: Read) -> None:
         now = time.monotonic()
@@ -285,11 +293,23 @@ class ForwardingWorker:
                 entry.offset = before[entry] if offset is None else offset
         self._sending.work.set()
 
-    def _revoked(self, partitions: Sequence[int]) -> dict[int, int]:
+    async def _revoked(self, partitions: Sequence[int]) -> dict[int, int]:
         commits = self._ledger.commits()
-        self._store(self._ledger.to_store(time.monotonic(), is_member=False, is_last=True))
+        # Whoever gets the partitions reads it, and must not be overtaken by what is late.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_STORE_S):
+                # The second time it is what older progress on its way has kept from being stored.
+                for _ in range(2):
+                    now = time.monotonic()
+                    self._store(self._ledger.to_store(now, is_member=False, is_last=True))
+                    await self._until_stored(partitions)
         self._lost(partitions)
         return {each: offset for each, offset in commits.items() if each in partitions}
+
+    async def _until_stored(self, partitions: Sequence[int]) -> None:
+        while self._ledger.is_writing(partitions):
+            self._answer.clear()
+            await self._answer.wait()
 
     def _lost(self, partitions: Sequence[int]) -> None:
         for partition in partitions:
@@ -329,6 +349,7 @@ class ForwardingWorker:
             self._ledger.stored(written, time.monotonic())
         else:
             self._ledger.not_stored(written)
+        self._answer.set()
 
     async def _report(self) -> None:
         counts = ", ".join(f"{name}: {count}" for name, count in self._sending.counts.items())

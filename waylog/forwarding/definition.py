@@ -2,7 +2,7 @@
 
 Topic `forwarding` has one record for each, key = user LF id, sealed with a key of the owner's
 forwardings (waylog.forwarding.keys). A gateway writes it, the worker of `waylog forwarding run`
-follows it.
+follows it. The topic also has what administrators have paused (waylog.forwarding.pauses).
 """
 
 from __future__ import annotations
