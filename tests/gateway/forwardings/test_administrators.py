@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from gateway.forwardings.store import ForwardingStore
 from tests.consumers.running import WAYLOG
 from tests.gateway.forwardings.conftest import HOOK, PATH
 from tests.gateway.running import Gateway, Login, json_of
@@ -152,6 +153,29 @@ async def test_a_pause_that_cannot_be_meant_is_refused(
     async with gateway.client(gateway.admin) as client:
         answer = await json_of(await client.post(PAUSES, json=body), 400)
     assert message in answer["error"]
+
+
+async def test_the_forwardings_of_all_users_come_in_pages_of_whole_users(
+    gateway: Gateway, key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(FORWARDING_KEY, str(key_file))
+    for name in ("pat", "pia"):
+        login = gateway.user(name)
+        for _ in range(2):
+            await made(gateway, login, f"{name}.example.org")
+    store = ForwardingStore(gateway.bootstrap_servers, "test")
+    try:
+        users = store.users()
+        assert {"pat", "pia"} <= set(users)
+        found: list[str] = []
+        while page := store.of_users(found[-1] if found else "", 1):
+            assert len(page) == 1
+            found += page
+        assert found == users
+        assert len(store.of_users("pas", 1)["pat"]) == 2
+        assert store.of_users("", 1000).keys() == set(users)
+    finally:
+        store.close()
 
 
 async def test_only_administrators_may(gateway: Gateway) -> None:
