@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -60,10 +60,15 @@ class GroupReader:
         client_id: str,
         group: str,
         *,
-        on_revoked: Callable[[Sequence[int]], dict[int, int]],
+        session_timeout_s: float,
+        on_revoked: Callable[[Sequence[int]], Awaitable[dict[int, int]]],
         on_lost: Callable[[Sequence[int]], object],
     ) -> None:
-        """`on_revoked` is called on the event loop and returns the offsets to commit."""
+        """A member that says nothing for `session_timeout_s` loses its partitions.
+
+        `on_revoked` is awaited on the event loop, for some seconds, and returns the offsets to
+        commit.
+        """
         self._loop: Final = asyncio.get_running_loop()
         self._on_revoked: Final = on_revoked
         self._on_lost: Final = on_lost
@@ -73,7 +78,11 @@ class GroupReader:
         self._thread: Final = ThreadPoolExecutor(1, thread_name_prefix="forwarding-group")
         self._consumer: Final = Consumer(
             consumer_config(
-                bootstrap_servers, client_id, group, queued_max_messages_kbytes=4 * 1024
+                *(bootstrap_servers, client_id, group),
+                queued_max_messages_kbytes=4 * 1024,
+                session_timeout_ms=round(session_timeout_s * 1000),
+                # Three may be late before the session ends, as usual.
+                heartbeat_interval_ms=round(session_timeout_s * 1000 / 3),
             )
         )
         self._consumer.subscribe(
@@ -230,7 +239,7 @@ class GroupReader:
         consumer.incremental_unassign(partitions)
 
     async def _revoked(self, partitions: Sequence[int]) -> dict[int, int]:
-        return self._on_revoked(partitions)
+        return await self._on_revoked(partitions)
 
     def _lose(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         numbers = [each.partition for each in partitions]

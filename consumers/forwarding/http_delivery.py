@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import time
 from collections.abc import Sequence
 from typing import Final
@@ -46,8 +47,8 @@ class _Names(AbstractResolver):
 class HttpDelivery:
     """The connections to all servers; used on one event loop."""
 
-    def __init__(self, ways: WaysOut, timeout_s: float) -> None:
-        """A request may take `timeout_s` seconds."""
+    def __init__(self, ways: WaysOut, trusted: ssl.SSLContext, timeout_s: float) -> None:
+        """A request may take `timeout_s` seconds; `trusted` checks certificates."""
         self._ways: Final = ways
         self._timeout_ms: Final = round(timeout_s * 1000)
         self._connector: Final = aiohttp.TCPConnector(
@@ -58,6 +59,7 @@ class HttpDelivery:
             dns_cache_max_size=1000,
             # It is called for each connection, with the address that the connection is made to.
             socket_factory=ways.socket_for,
+            ssl=trusted,
         )
 
     async def deliver(self, route: Route, records: Sequence[SinkRecord]) -> Result:

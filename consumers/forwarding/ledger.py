@@ -73,6 +73,10 @@ class Ledger:
         """Return all forwardings."""
         return self._routes.values()
 
+    def routes_of(self, user: str) -> Iterable[Route]:
+        """Return the forwardings of a user."""
+        return self._by_user.get(user, {}).values()
+
     def route(self, key: RouteKey) -> Route | None:
         """Return a forwarding."""
         return self._routes.get(key)
@@ -97,10 +101,21 @@ class Ledger:
                 self._drop_waiting(route, entry)
                 entry.offset = None
             elif route.is_paused:
-                self._give_up_waiting(route, entry)
-                if entry.is_live:
-                    self._fall_behind(route, entry)
+                self._stop(route, entry)
         return route
+
+    def pause(self, route: Route, *, is_paused: bool) -> None:
+        """Have an administrator's pause begin or end, whatever the owner has paused."""
+        route.is_paused_by_administrator = is_paused
+        if is_paused:
+            for entry in route.entries.values():
+                self._stop(route, entry)
+
+    def _stop(self, route: Route, entry: Entry) -> None:
+        """Have an entry that is paused be read for again later, from what is not forwarded."""
+        self._give_up_waiting(route, entry)
+        if entry.is_live:
+            self._fall_behind(route, entry)
 
     def _remove(self, key: RouteKey, route: Route) -> None:
         del self._routes[key]
@@ -296,6 +311,14 @@ class Ledger:
                 route.waited_since = now
                 entry.forwarded = max(entry.forwarded or 0, record.timestamp or 0)
 
+    def refused(self, route: Route, record: SinkRecord, reason: str) -> None:
+        """Take note that the server will never take a record, which `done` has been told."""
+        entry = route.entries.get(record.original_partition or 0)
+        if entry is not None:
+            # With its partition it goes to another process, which counts on.
+            entry.refused += 1
+            entry.refusal = reason
+
     # ---- what the log is told ----
 
     def commits(self) -> dict[int, int]:
@@ -341,16 +364,14 @@ class Ledger:
         live = entry.is_live and position >= self._committed[entry.partition]
         if live and not was_live and not is_member:
             live = False
-        is_first = entry.partition == min(route.entries)
         return Progress(
             offset=position,
             live=live,
             forwarded=entry.forwarded,
             error=route.error,
             error_time=route.error_time,
-            # Counted once, whichever partitions they are of.
-            refused=route.refused if is_first else 0,
-            refusal=route.refusal if is_first else None,
+            refused=entry.refused,
+            refusal=entry.refusal,
             missed=entry.missed,
         )
 
@@ -363,7 +384,9 @@ class Ledger:
             return since >= _ERROR_STORE_S
         if stored.forwarded is None and progress.forwarded is not None:
             return True
-        if progress.live and stored.forwarded == progress.forwarded:
+        if progress.live and (stored.forwarded, stored.refused) == (
+            *(progress.forwarded, progress.refused),
+        ):
             return False
         return since >= (_LIVE_STORE_S if progress.live else _BEHIND_STORE_S)
 
@@ -373,6 +396,16 @@ class Ledger:
         entry.writing, entry.stored, entry.stored_at = None, progress, now
         if not progress.live and not entry.is_live:
             entry.hold = None
+
+    def is_writing(self, partitions: Iterable[int]) -> bool:
+        """Tell whether some progress in partitions is on its way to the log."""
+        wanted = set(partitions)
+        return any(
+            entry.writing is not None
+            for route in self._routes.values()
+            for partition, entry in route.entries.items()
+            if partition in wanted
+        )
 
     def not_stored(self, written: ToStore) -> None:
         """Take note that it could not be stored; it is written again."""
@@ -389,4 +422,5 @@ def _is_told(route: Route, entry: Entry) -> bool:
         and entry.hold is None
         and stored.forwarded == entry.forwarded
         and stored.error == route.error
+        and stored.refused == entry.refused
     )

@@ -33,21 +33,33 @@ _LOOP_S: Final = 0.1
 _REFUSED: Final = frozenset({0x84, 0x85, 0x86, 0x87, 0x8C})
 
 
-class _NamedContext(ssl.SSLContext):
-    """Checks the certificate for the name that was looked up, not for the address."""
+class _NamedContext:
+    """Has certificates checked for the name that was looked up, not for the address.
 
-    name: str
+    It is what paho-mqtt uses of an SSLContext, of which there is one for all connections: to load
+    the authorities takes longer than a turn.
+    """
 
-    def wrap_socket(self, sock: socket.socket, *arguments: Any, **options: Any) -> ssl.SSLSocket:
-        return super().wrap_socket(sock, *arguments, **options | {"server_hostname": self.name})
+    check_hostname: Final = True
+
+    def __init__(self, trusted: ssl.SSLContext, name: str) -> None:
+        self._trusted: Final = trusted
+        self._name: Final = name
+
+    def wrap_socket(self, sock: socket.socket, **options: Any) -> ssl.SSLSocket:
+        return self._trusted.wrap_socket(sock, **options | {"server_hostname": self._name})
 
 
 class MqttDelivery:
     """Used on one event loop; clients run in threads."""
 
-    def __init__(self, ways: WaysOut, timeout_s: float) -> None:
-        """A turn may take `timeout_s` seconds after its connection was made."""
+    def __init__(self, ways: WaysOut, trusted: ssl.SSLContext, timeout_s: float) -> None:
+        """A turn may take `timeout_s` seconds after its connection was made.
+
+        `trusted` checks certificates.
+        """
         self._ways: Final = ways
+        self._trusted: Final = trusted
         self._timeout_s: Final = timeout_s
         self._threads: Final = ThreadPoolExecutor(
             QUICK + SLOW, thread_name_prefix="forwarding-mqtt"
@@ -66,7 +78,8 @@ class MqttDelivery:
         except (OSError, TimeoutError):
             reason = f"{route.origin}: {UNREACHABLE}"
             return Result(failure=Failure(reason, is_reached=False))
-        work = partial(_Turn(route, address, port, self._timeout_s).run, records)
+        trusted = self._trusted if parts.scheme == "mqtts" else None
+        work = partial(_Turn(route, address, port, trusted, self._timeout_s).run, records)
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     async def _address(self, user: str, host: str, port: int) -> str:
@@ -85,14 +98,21 @@ class MqttDelivery:
 class _Turn:
     """One connection, in a thread of its own."""
 
-    def __init__(self, route: Route, address: str, port: int, timeout_s: float) -> None:
+    def __init__(
+        self,
+        route: Route,
+        address: str,
+        port: int,
+        trusted: ssl.SSLContext | None,
+        timeout_s: float,
+    ) -> None:
         self._forwarding: Final = route.forwarding
         self._server: Final = route.origin
         self._address: Final = address
         self._port: Final = port
         self._timeout_s: Final = timeout_s
         parts = urlsplit(route.forwarding.url)
-        self._is_tls: Final = parts.scheme == "mqtts"
+        self._trusted: Final = trusted
         self._name: Final = parts.hostname or ""
         self._prefix: Final = unquote(parts.path).strip("/") or _TOPIC
         self._is_connected = False
@@ -114,6 +134,9 @@ class _Turn:
                 for record in records
             }
             self._loop(client, deadline, lambda: self._acknowledged >= sent.keys())
+        except ssl.SSLCertVerificationError as error:
+            reason = f"{self._server}: its certificate is not accepted: {error.verify_message}"
+            return Result(failure=Failure(reason, is_reached=False))
         except (OSError, ValueError) as error:
             reason = f"{self._server}: {str(error) or type(error).__name__}"
             return Result(failure=Failure(reason, is_reached=is_reached))
@@ -135,11 +158,8 @@ class _Turn:
         forwarding = self._forwarding
         if forwarding.username is not None:
             client.username_pw_set(forwarding.username, forwarding.password)
-        if self._is_tls:
-            context = _NamedContext(ssl.PROTOCOL_TLS_CLIENT)
-            context.name = self._name
-            context.load_default_certs()
-            client.tls_set_context(context)
+        if self._trusted is not None:
+            client.tls_set_context(_NamedContext(self._trusted, self._name))  # type: ignore[arg-type]
         client.on_connect = self._connected
         client.on_publish = self._published
         return client

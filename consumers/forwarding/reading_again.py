@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaException
 
-from consumers.forwarding.arrivals import arrived, user_of
+from consumers.forwarding.arrivals import arrived, plain, user_of
 from consumers.forwarding.ledger import Ledger
 from consumers.forwarding.route import Entry, Route
 from consumers.forwarding.schedule import Schedule
@@ -107,8 +107,8 @@ class ReadingAgain:
                 return
         users = {route.user for route, _ in chosen}
         wanted: list[Any] = [each for each in records if user_of(each.key()) in users]
-        if wanted and self._opened is not None:
-            wanted = await asyncio.to_thread(self._opened, wanted)
+        if wanted:
+            wanted = await asyncio.to_thread(plain, wanted, self._opened)
         now = time.monotonic()
         touched = self._ledger.take_behind(
             *(partition, start, end, arrived(wanted, self._erasures), chosen, now)

@@ -18,8 +18,8 @@ WAITING_BYTES_MAX: Final = 512 * 1024
 class Entry:
     """A forwarding in one partition."""
 
-    __slots__ = ("forwarded", "hold", "is_live", "missed", "offset", "partition", "stored",
-                 "stored_at", "waiting", "writing")  # fmt: skip
+    __slots__ = ("forwarded", "hold", "is_live", "missed", "offset", "partition", "refusal",
+                 "refused", "stored", "stored_at", "waiting", "writing")  # fmt: skip
 
     def __init__(self, partition: int, offset: int | None, stored: Progress | None) -> None:
         self.partition: Final = partition
@@ -36,6 +36,9 @@ class Entry:
         #: The group's offset must not pass this one before the log has where it goes on.
         self.hold: int | None = None
         self.missed = 0 if stored is None else stored.missed
+        #: Records that the server will never take, and why it did not take the last one.
+        self.refused = 0 if stored is None else stored.refused
+        self.refusal = None if stored is None else stored.refusal
         #: When the newest record was stored that is forwarded, ms since 1970.
         self.forwarded = None if stored is None else stored.forwarded
 
@@ -51,9 +54,9 @@ class Entry:
 class Route:
     """A forwarding of a user."""
 
-    __slots__ = ("entries", "error", "error_time", "failures", "forwarding", "id",
-                 "is_in_flight", "is_queued", "is_slow", "later", "not_before", "origin", "refusal",
-                 "refused", "user", "waited_since", "waiting_bytes", "waiting_count")  # fmt: skip
+    __slots__ = ("entries", "error", "error_time", "failures", "forwarding", "id", "is_in_flight",
+                 "is_paused_by_administrator", "is_queued", "is_slow", "later", "not_before",
+                 "origin", "user", "waited_since", "waiting_bytes", "waiting_count")  # fmt: skip
 
     def __init__(self, user: str, forwarding_id: str, forwarding: Forwarding) -> None:
         self.user: Final = user
@@ -70,14 +73,14 @@ class Route:
         self.not_before = 0.0
         #: Its last answer took long, or never came.
         self.is_slow = False
+        #: An administrator has paused it.
+        self.is_paused_by_administrator = False
         self.is_in_flight = False
         self.is_queued = False
         #: The number under which the schedule has it for later.
         self.later: int | None = None
         self.error: str | None = None
         self.error_time: int | None = None
-        self.refused = 0
-        self.refusal: str | None = None
 
     def change(self, forwarding: Forwarding) -> None:
         """Take a changed forwarding: it is tried at once."""
@@ -88,7 +91,7 @@ class Route:
     @property
     def is_paused(self) -> bool:
         """Whether nothing is to be forwarded now."""
-        return self.forwarding.paused_by is not None
+        return self.is_paused_by_administrator or self.forwarding.paused_by is not None
 
     @property
     def is_full(self) -> bool:
@@ -102,8 +105,6 @@ class Route:
 
     def restore(self, progress: Progress) -> None:
         """Take what the log has of how it fared; the newest of several partitions counts."""
-        self.refused += progress.refused
-        self.refusal = progress.refusal or self.refusal
         if progress.error is not None and (progress.error_time or 0) >= (self.error_time or 0):
             self.error, self.error_time = progress.error, progress.error_time
 

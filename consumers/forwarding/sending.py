@@ -120,9 +120,8 @@ class Sending:
 
     def _note_refusal(self, route: Route, refusal: Refusal) -> None:
         self.counts["refused"] += 1
-        route.refused += 1
-        route.refusal = str(refusal.error)
         record = refusal.record
+        self._ledger.refused(route, record, str(refusal.error))
         told = {
             "topic": record.original_topic,
             "partition": str(record.original_partition),

@@ -9,12 +9,15 @@ from __future__ import annotations
 import errno
 import logging
 import socket
+import ssl
 import time
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any, Final
 
 from aiohttp.abc import ResolveResult
 
+from waylog.config import ConfigError
 from waylog.network.outbound.name_lookups import NameLookups
 from waylog.network.outbound.reachable_networks import AddressRefused, ReachableNetworks
 from waylog.process.log_throttle import LogThrottle, since_last_line
@@ -22,6 +25,22 @@ from waylog.process.log_throttle import LogThrottle, since_last_line
 logger = logging.getLogger(__name__)
 
 UNREACHABLE: Final = "nobody knows its name, or forwardings may not reach its address"
+
+
+def trusted_authorities(more: Path | None) -> ssl.SSLContext:
+    """Return what checks certificates of servers: by the system's authorities, and those of a file.
+
+    Raises ConfigError for a file (PEM) that cannot be read.
+    """
+    context = ssl.create_default_context()
+    try:
+        if more is not None:
+            context.load_verify_locations(cafile=more)
+    except ssl.SSLError as error:
+        raise ConfigError(f"{more}: no certificates in it, PEM is expected") from error
+    except OSError as error:
+        raise ConfigError(f"{more}: {error.strerror}") from error
+    return context
 
 
 class WaysOut:

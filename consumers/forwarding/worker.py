@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import time
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -14,13 +15,14 @@ from typing import Any, Final
 import msgspec
 from confluent_kafka import KafkaException
 
-from consumers.forwarding.arrivals import arrived, user_of
+from consumers.forwarding.arrivals import arrived, plain, user_of
 from consumers.forwarding.group_reader import Assigned, GroupReader, Read
 from consumers.forwarding.http_delivery import HttpDelivery
 from consumers.forwarding.ledger import Ledger, RouteKey, ToStore
 from consumers.forwarding.mqtt_delivery import MqttDelivery
 from consumers.forwarding.progress_log import read_progress
 from consumers.forwarding.reading_again import ReadingAgain
+from consumers.forwarding.route import Route
 from consumers.forwarding.schedule import Pauses, Schedule
 from consumers.forwarding.sending import Sending
 from consumers.forwarding.ways_out import WaysOut
@@ -33,6 +35,7 @@ from waylog.forwarding.definition import (
     record_key,
 )
 from waylog.forwarding.keys import sealed_with_known_key
+from waylog.forwarding.pauses import KnownPauses, Pause, decode_pause, parse_pause_key
 from waylog.history.erasures import ErasureLog
 from waylog.kafka.batch_producer import BatchProducer
 from waylog.kafka.batch_reader import BatchReader
@@ -59,6 +62,8 @@ _TICK_S: Final = 1.0
 #: First offsets that are looked up between two reads of the group.
 _PLACED_AT_ONCE: Final = 200
 _REPORT_S: Final = 60.0
+#: Seconds for which partitions that are given back wait until the log has their progress.
+_STORE_S: Final = 3.0
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,8 +73,11 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     group: str
     client_id: str
     networks: ReachableNetworks
+    #: The authorities whose certificates servers may have.
+    trusted: ssl.SSLContext
     pauses: Pauses = Pauses()
     timeout_s: float = 10.0
+    session_timeout_s: float = 10.0
 
 
 class ForwardingWorker:
@@ -82,7 +90,9 @@ class ForwardingWorker:
         self._schedule: Final = Schedule(settings.pauses)
         self._tasks: Final[dict[int, asyncio.Task[None]]] = {}
         self._unreadable: Final[set[RouteKey]] = set()
+        self._pauses: Final = KnownPauses()
         self._is_member = False
+        self._answer: Final = asyncio.Event()
         self._said: Final = LogThrottle()
 
     @property
@@ -105,8 +115,8 @@ class ForwardingWorker:
         self._fetcher = PartitionFetcher(servers, f"{client_id}-again", answer_timeout_s=_FETCH_S)
         stack.push_async_callback(self._fetcher.close)
         ways = WaysOut(settings.networks, NameLookups())
-        http = HttpDelivery(ways, settings.timeout_s)
-        mqtt = MqttDelivery(ways, settings.timeout_s)
+        http = HttpDelivery(ways, settings.trusted, settings.timeout_s)
+        mqtt = MqttDelivery(ways, settings.trusted, settings.timeout_s)
         stack.push_async_callback(http.close)
         stack.push_async_callback(mqtt.close)
         self._sending = Sending(
@@ -117,6 +127,7 @@ class ForwardingWorker:
         await self._follow_forwardings(stack)
         self._group = GroupReader(
             *(servers, client_id, settings.group),
+            session_timeout_s=settings.session_timeout_s,
             on_revoked=self._revoked,
             on_lost=self._lost,
         )
@@ -156,6 +167,10 @@ class ForwardingWorker:
         now = time.monotonic()
         for record in records:
             key = record.key() or b""
+            pause_id = parse_pause_key(key)
+            if pause_id is not None:
+                self._take_pause(pause_id, record.value(), now)
+                continue
             try:
                 user, forwarding_id = parse_key(key)
             except MALFORMED:
@@ -179,8 +194,33 @@ class ForwardingWorker:
                     self._forget_progress(record_key(user, forwarding_id, partition))
             route = self._ledger.put((user, forwarding_id), forwarding)
             if route is not None:
+                self._pause_or_resume(route)
                 self._schedule.hasten(route, now)
         self._sending.work.set()
+
+    def _take_pause(self, pause_id: str, value: bytes | None, now: float) -> None:
+        pause: Pause | None = None
+        try:
+            pause = None if value is None else decode_pause(value)
+        except MALFORMED:
+            logger.warning("what an administrator has paused cannot be read and is left out")
+        ended = self._pauses.put(pause_id, pause)
+        for each in (ended, pause):
+            if each is None:
+                continue
+            concerned = (
+                self._ledger.routes() if each.user is None else self._ledger.routes_of(each.user)
+            )
+            for route in concerned:
+                if each.covers(route.user, route.id, route.forwarding):
+                    self._pause_or_resume(route)
+                    self._schedule.hasten(route, now)
+
+    def _pause_or_resume(self, route: Route) -> None:
+        """Have a forwarding be paused if a pause of an administrator covers it, and only then."""
+        pause = self._pauses.of(route.user, route.id, route.forwarding)
+        if route.is_paused_by_administrator != (pause is not None):
+            self._ledger.pause(route, is_paused=pause is not None)
 
     def _forget_progress(self, key: bytes) -> None:
         # What cannot be written now stays as a record that nobody asks for.
@@ -207,7 +247,7 @@ class ForwardingWorker:
     def _open_wanted(self, messages: list[Any]) -> list[Any]:
         """Return the messages of users who have forwardings, with plain values; in any thread."""
         wanted = [each for each in messages if self._ledger.has_user(user_of(each.key()))]
-        return wanted if self._opened is None or not wanted else self._opened(wanted)
+        return plain(wanted, self._opened) if wanted else wanted
 
     def _take_read(self, read: Read) -> None:
         now = time.monotonic()
@@ -253,11 +293,23 @@ class ForwardingWorker:
                 entry.offset = before[entry] if offset is None else offset
         self._sending.work.set()
 
-    def _revoked(self, partitions: Sequence[int]) -> dict[int, int]:
+    async def _revoked(self, partitions: Sequence[int]) -> dict[int, int]:
         commits = self._ledger.commits()
-        self._store(self._ledger.to_store(time.monotonic(), is_member=False, is_last=True))
+        # Whoever gets the partitions reads it, and must not be overtaken by what is late.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_STORE_S):
+                # The second time it is what older progress on its way has kept from being stored.
+                for _ in range(2):
+                    now = time.monotonic()
+                    self._store(self._ledger.to_store(now, is_member=False, is_last=True))
+                    await self._until_stored(partitions)
         self._lost(partitions)
         return {each: offset for each, offset in commits.items() if each in partitions}
+
+    async def _until_stored(self, partitions: Sequence[int]) -> None:
+        while self._ledger.is_writing(partitions):
+            self._answer.clear()
+            await self._answer.wait()
 
     def _lost(self, partitions: Sequence[int]) -> None:
         for partition in partitions:
@@ -297,6 +349,7 @@ class ForwardingWorker:
             self._ledger.stored(written, time.monotonic())
         else:
             self._ledger.not_stored(written)
+        self._answer.set()
 
     async def _report(self) -> None:
         counts = ", ".join(f"{name}: {count}" for name, count in self._sending.counts.items())

@@ -38,7 +38,14 @@ class FormerUsers:
     def _end(self, changed: set[str] | None) -> None:
         for user in sorted(self._store.users() if changed is None else changed):
             since = self._users.user_since(user)
-            for forwarding_id, (forwarding, _) in self._store.of_user(user).items():
-                if since is None or forwarding.created < since:
+            for forwarding_id, kept in self._store.of_user(user).items():
+                if since is None or kept.forwarding.created < since:
                     self._store.remove(user, forwarding_id)
                     logger.info("a forwarding of %s has ended, who was revoked", user)
+        for pause_id, pause in self._store.pauses().items():
+            if pause.user is None or (changed is not None and pause.user not in changed):
+                continue
+            since = self._users.user_since(pause.user)
+            if since is None or pause.time < since:
+                # Whoever gets the name has nothing to do with it.
+                self._store.remove_pause(pause_id, pause)

@@ -9,7 +9,7 @@ import logging
 import threading
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from confluent_kafka import KafkaException
 
@@ -17,6 +17,7 @@ from waylog.config import ConfigError
 from waylog.forwarding.definition import Forwarding, Progress, encode, record_key
 from waylog.forwarding.keys import forwarding_keys
 from waylog.forwarding.known_forwardings import KnownForwardings
+from waylog.forwarding.pauses import KnownPauses, Pause, pause_key
 from waylog.kafka.clients import (
     LogUnreachable,
     client_config,
@@ -42,6 +43,14 @@ class ForwardingsOff(Exception):
     """This gateway takes no forwardings; the message says why."""
 
 
+class Kept(NamedTuple):
+    """A forwarding, its progress by partition, and the pause of an administrator that covers it."""
+
+    forwarding: Forwarding
+    progress: dict[int, Progress]
+    pause: Pause | None
+
+
 class ForwardingStore:
     """Methods block, and may be called in any thread; the topics are read from the first call on.
 
@@ -56,39 +65,72 @@ class ForwardingStore:
 
     def users(self) -> list[str]:
         """Return the users who have forwardings."""
-        log, known, _ = self._opened()
-        self._wait(log.read_to_end(FORWARDING))
-        return known.users()
+        return self._known(FORWARDING).users()
 
-    def of_user(self, user: str) -> dict[str, tuple[Forwarding, dict[int, Progress]]]:
-        """Return the forwardings of a user, and their progress by partition, by id."""
-        log, known, _ = self._opened()
-        for topic in _READ:
-            self._wait(log.read_to_end(topic))
-        return {
-            each: (forwarding, known.progress(user, each))
-            for each, forwarding in known.of_user(user).items()
-        }
+    def of_user(self, user: str) -> dict[str, Kept]:
+        """Return the forwardings of a user by id."""
+        known = self._known(*_READ)
+        return _kept(known, user, known.pauses())
 
-    def put(self, user: str, forwarding_id: str, forwarding: Forwarding) -> None:
-        """Write a new or changed forwarding."""
-        log, _, keys = self._opened()
-        key = record_key(user, forwarding_id)
-        try:
-            value = keys.seal_value(FORWARDING, encode(forwarding), key)
-        except ConfigError as error:
-            raise ForwardingsOff(str(error)) from error
-        self._write(log, key, value)
+    def of_users(self, after: str, most: int) -> dict[str, dict[str, Kept]]:
+        """Return the forwardings of the users behind a name, by user and id.
+
+        They are those of whole users, of so many that there are `most` forwardings or more, or no
+        further users.
+        """
+        known = self._known(*_READ)
+        pauses = known.pauses()
+        found: dict[str, dict[str, Kept]] = {}
+        count = 0
+        for user in known.users():
+            if user > after:
+                if count >= most:
+                    break
+                found[user] = _kept(known, user, pauses)
+                count += len(found[user])
+        return found
+
+    def pauses(self) -> dict[str, Pause]:
+        """Return what administrators have paused, by id."""
+        return dict(self._known(FORWARDING).pauses().items())
+
+    def put(self, user: str, forwarding_id: str, forwarding: Forwarding) -> Pause | None:
+        """Write a new or changed forwarding; return the pause that covers it."""
+        self._put(record_key(user, forwarding_id), encode(forwarding))
+        return self._opened()[1].pauses().of(user, forwarding_id, forwarding)
 
     def remove(self, user: str, forwarding_id: str) -> None:
         """End a forwarding."""
         self._write(self._opened()[0], record_key(user, forwarding_id), None)
+
+    def put_pause(self, pause_id: str, pause: Pause) -> None:
+        """Write what an administrator has paused."""
+        self._put(pause_key(pause_id, pause.user), encode(pause))
+
+    def remove_pause(self, pause_id: str, pause: Pause) -> None:
+        """End a pause."""
+        self._write(self._opened()[0], pause_key(pause_id, pause.user), None)
 
     def close(self) -> None:
         """Stop reading."""
         with self._starting:
             if self._open is not None:
                 self._open[0].close()
+
+    def _known(self, *topics: str) -> KnownForwardings:
+        """Return what is in topics now."""
+        log, known, _ = self._opened()
+        for topic in topics:
+            self._wait(log.read_to_end(topic))
+        return known
+
+    def _put(self, key: bytes, value: bytes) -> None:
+        log, _, keys = self._opened()
+        try:
+            sealed = keys.seal_value(FORWARDING, value, key)
+        except ConfigError as error:
+            raise ForwardingsOff(str(error)) from error
+        self._write(log, key, sealed)
 
     def _write(self, log: TopicLog, key: bytes, value: bytes | None) -> None:
         try:
@@ -147,3 +189,10 @@ class ForwardingStore:
         except ConfigError as error:
             raise ForwardingsOff(str(error)) from error
         return log, known, keys
+
+
+def _kept(known: KnownForwardings, user: str, pauses: KnownPauses) -> dict[str, Kept]:
+    return {
+        each: Kept(forwarding, known.progress(user, each), pauses.of(user, each, forwarding))
+        for each, forwarding in known.of_user(user).items()
+    }

@@ -43,6 +43,7 @@ from gateway.http.requests.responses import (
 )
 from gateway.http.requests.services import SERVICES, Services
 from gateway.http.routes import reading, receipts
+from gateway.http.routes.forwarding_admin_routes import ForwardingAdminRoutes
 from gateway.http.routes.forwarding_routes import ForwardingRoutes
 from gateway.http.routes.geocoder import GeocoderProxy
 from gateway.http.routes.notice_routes import NoticeRoutes
@@ -256,6 +257,7 @@ def build_application(services: Services, client_id: str) -> web.Application:
             *PushRoutes(services, ingest).routes(),
             *NoticeRoutes(services, ingest).routes(),
             *ForwardingRoutes(services, ingest).routes(),
+            *ForwardingAdminRoutes(services, ingest).routes(),
             *SessionRoutes(services, ingest).routes(),
             *kafka_rest.routes(),
             web.get("/metrics", _metrics),

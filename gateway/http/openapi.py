@@ -245,6 +245,35 @@ def _paths() -> dict[str, Any]:
                 path=("forwarding",),
             )
         },
+        "/v1/admin/forwardings": {
+            "get": _operation(
+                _OPERATING,
+                "Forwardings of all users, for administrators: of whole users up to a thousand, "
+                "and the `next` user to ask for with `after`",
+                query=("user", "host", "after"),
+            ),
+            "delete": _operation(
+                _OPERATING, "End all of a user, or all to a server", query=("user", "host")
+            ),
+        },
+        "/v1/admin/forwardings/{user}/{forwarding}": {
+            "delete": _operation(
+                _OPERATING, "End one of a user", path=("user", "forwarding"), status="204"
+            )
+        },
+        "/v1/admin/forwarding-pauses": {
+            "get": _operation(_OPERATING, "What administrators have paused of forwardings"),
+            "post": _operation(
+                _OPERATING,
+                "Pause all that fit: user, host or both, or forwarding of a user; and a reason, "
+                "which owners are shown",
+                body=True,
+                status="201",
+            ),
+        },
+        "/v1/admin/forwarding-pauses/{pause}": {
+            "delete": _operation(_OPERATING, "Resume them", path=("pause",), status="204")
+        },
         "/v1/pipeline": {"get": _operation(_OPERATING, "Throughput and lag, for administrators")},
         "/v1/session": {
             "get": _operation(_READING, "Who asks, and what it may do"),

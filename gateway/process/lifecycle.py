@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
@@ -18,7 +17,6 @@ from waylog.process.stop_limit import StopLimit
 
 logger = logging.getLogger(__name__)
 
-_WATCH_S: Final = 0.5
 #: Modules whose callbacks keep the process going, so that it ends when one of them fails...
 CALLBACKS_OF: Final = ("gateway.", "geoservice.", "waylog.")
 #: ...but for those that serve one client: what one can cause must not end the others' connections.
@@ -87,14 +85,8 @@ async def serve_until_stopped(
         producer, where = await process.start(start(telemetry, process.closing))
         process.ready()
         logger.info("%s ready %s", name, where)
-        while not process.is_stopping:
-            if producer.fatal is not None:
-                # The supervisor starts another process with a new producer.
-                logger.critical("stopping: %s", producer.fatal)
-                process.stop(has_failed=True)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_WATCH_S):
-                    await process.stopped()
+        # The supervisor starts another process with a new producer.
+        await process.stopped(lambda: producer.fatal)
         logger.info("stopping")
         stopping_since = loop.time()
     if stopping_since is not None:

@@ -168,6 +168,16 @@ HTTP: Final = (
         ),
     ),
     Rows(
+        Row("Forwardings of all users, and pauses of them", _ADMIN, b"{}"),
+        (
+            *_get("/v1/admin/forwardings", "/v1/admin/forwarding-pauses"),
+            *_post("/v1/admin/forwarding-pauses"),
+            ("DELETE", "/v1/admin/forwardings"),
+            ("DELETE", "/v1/admin/forwardings/{user}/{forwarding}"),
+            ("DELETE", "/v1/admin/forwarding-pauses/{pause}"),
+        ),
+    ),
+    Rows(
         Row(
             "Make a token for another device",
             verdicts(YES, nobodies=UNKNOWN, session=UNKNOWN, token=REFUSED),

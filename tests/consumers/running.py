@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -32,14 +32,28 @@ def await_condition(condition: Callable[[], object], timeout_s: float, what: str
 class Process:
     """A running `waylog` command, and the lines it has written."""
 
-    def __init__(self, *words: str) -> None:
+    def __init__(
+        self,
+        *words: str,
+        environment: Mapping[str, str] | None = None,
+        program: Sequence[str] = WAYLOG,
+    ) -> None:
+        """`environment` is added to that of the tests."""
         self.lines: list[str] = []
         self._new: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._process = subprocess.Popen(
-            [*WAYLOG, *words], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+            [*program, *words],
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+            env=os.environ | dict(environment or {}),
         )
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
 
     @property
     def pid(self) -> int:
@@ -92,13 +106,15 @@ class Process:
 class Broker:
     """A broker that can be killed and started again on the same port."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        """`settings` are further ones of server.properties."""
         self._config = directory / "server.properties"
         self._settings = {
             "node.id": "0",
             "listeners": f"PLAINTEXT://127.0.0.1:{reserved_ports(1)[0]}",
             "log.dirs": str(directory / "log"),
             "group.initial.rebalance.delay.ms": "0",
+            **(settings or {}),
         }
         self.address = ""
         self.start()

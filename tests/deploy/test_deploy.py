@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import shlex
 import shutil
@@ -13,6 +14,11 @@ import pytest
 import yaml
 
 from tests.command_help import help_of
+from waylog.config import DataDirectory
+from waylog.network.free_ports import FreePorts
+from waylog.supervision.platform_plan import PlatformPlan
+from waylog.supervision.platform_processes import PlatformProcesses
+from waylog.supervision.up import add_arguments
 
 ROOT = Path(__file__).parents[2]
 UNITS = sorted((ROOT / "deploy/systemd").glob("*.service"))
@@ -68,14 +74,36 @@ def test_a_unit_hears_when_its_process_is_ready_and_when_it_hangs(path: Path) ->
     assert not [line for line in settings if line.startswith("NotifyAccess=")]
 
 
-def test_compose_starts_commands_that_exist() -> None:
+def compose_commands() -> dict[str, list[str]]:
     compose = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())
-    commands = [
-        service["command"] for service in compose["services"].values() if "command" in service
-    ]
-    assert len(commands) >= 5
-    for words in commands:
+    return {
+        name: service["command"]
+        for name, service in compose["services"].items()
+        if "command" in service
+    }
+
+
+def test_compose_starts_commands_that_exist() -> None:
+    assert len(compose_commands()) >= 5
+    for words in compose_commands().values():
         check_command(words)
+
+
+def test_each_process_of_waylog_up_has_a_unit_and_a_service_of_compose(tmp_path: Path) -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    ports = ("--http", "127.0.0.1:0", "--mqtt", "127.0.0.1:0", "--kafka", "127.0.0.1:0")
+    asked = ("--streams", "all", "--forwarding", "--schema-registry", "127.0.0.1:0")
+    plan = PlatformPlan.of(
+        parser.parse_args([*ports, *asked]), DataDirectory(tmp_path), FreePorts()
+    )
+    processes = PlatformProcesses(plan)
+    specs = [*processes.beside_brokers(), processes.history_job("history")]
+    parts = {each.name.removesuffix("-1") for each in specs}
+    assert len(parts) == 7
+    assert {path.stem.removeprefix("waylog-") for path in UNITS} == parts | {"broker", "waylog"}
+    # Its broker is an Apache Kafka.
+    assert compose_commands().keys() - {"topics"} == parts
 
 
 def test_the_image_runs_the_set_up_that_is_tested() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +13,7 @@ import aiohttp
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from gateway.users.database import UserStore
-from tests.consumers.running import Process
+from tests.consumers.running import WAYLOG, Process
 from tests.http_session import http_session
 from tests.ports import reserved_ports
 from waylog.kafka.clients import client_config, producer_config
@@ -31,11 +32,17 @@ class Gateway:
     """`waylog gateway`, its users, and the log behind it."""
 
     def __init__(
-        self, folder: Path, bootstrap_servers: str, *options: str, http: str | None = None
+        self,
+        folder: Path,
+        bootstrap_servers: str,
+        *options: str,
+        http: str | None = None,
+        program: Sequence[str] = WAYLOG,
     ) -> None:
         self.folder = folder
         self.bootstrap_servers = bootstrap_servers
         self._options = options
+        self._program = program
         self.http = http or f"127.0.0.1:{reserved_ports(1)[0]}"
         self.users = UserStore(folder / "users.db")
         self.start()
@@ -54,6 +61,7 @@ class Gateway:
         self.process = Process(
             *("gateway", "--bootstrap-servers", self.bootstrap_servers, "--http", self.http),
             *("--mqtt", "none", "--data", str(self.folder), *self._options),
+            program=self._program,
         )
         self.http = self.process.wait_for(r"gateway ready http=(\S+)").group(1)
 

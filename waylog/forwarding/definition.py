@@ -2,7 +2,7 @@
 
 Topic `forwarding` has one record for each, key = user LF id, sealed with a key of the owner's
 forwardings (waylog.forwarding.keys). A gateway writes it, the worker of `waylog forwarding run`
-follows it.
+follows it. The topic also has what administrators have paused (waylog.forwarding.pauses).
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ TEMPLATES: Final = (
 )
 KINDS: Final = (*TEMPLATES, WEBHOOK, MQTT)
 
-_ID: Final = re.compile(r"[0-9a-f]{16}")
+#: What the id of a forwarding, and of what belongs to it, looks like.
+ID: Final = re.compile(r"[0-9a-f]{16}")
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
 Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=(1 << 53) - 1)]
@@ -94,7 +95,7 @@ def record_key(user: str, forwarding_id: str, partition: int | None = None) -> b
 def parse_key(key: bytes) -> tuple[str, str]:
     """Return user and id of a forwarding's key; raises ValueError."""
     user, _, forwarding_id = key.decode().partition("\n")
-    if not user or "/" in user or not _ID.fullmatch(forwarding_id):
+    if not user or "/" in user or not ID.fullmatch(forwarding_id):
         raise ValueError("the key is user LF id")
     return user, forwarding_id
 
@@ -112,7 +113,7 @@ _decode: Final = msgspec.json.Decoder(Forwarding).decode
 _decode_progress: Final = msgspec.json.Decoder(Progress).decode
 
 
-def encode(value: Forwarding | Progress) -> bytes:
+def encode(value: msgspec.Struct) -> bytes:
     """Return the value of a record."""
     return _encode(value)
 

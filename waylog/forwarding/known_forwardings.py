@@ -14,6 +14,7 @@ from waylog.forwarding.definition import (
     parse_progress_key,
     record_key,
 )
+from waylog.forwarding.pauses import KnownPauses, decode_pause, parse_pause_key
 from waylog.kafka.topics import FORWARDING
 from waylog.malformed import MALFORMED
 from waylog.sealing.sealing import is_sealed
@@ -32,11 +33,15 @@ class KnownForwardings:
         #: Values by user and id; those of progress by partition, too.
         self._forwardings: Final[dict[str, dict[str, bytes]]] = {}
         self._progress: Final[dict[tuple[str, str], dict[int, bytes]]] = {}
+        #: Values of what administrators have paused, by the keys of their records.
+        self._pauses: dict[bytes, bytes] = {}
 
     def take(self, topic: str, key: bytes | None, value: bytes | None) -> None:
         """Take a record of one of the two topics; never raises."""
         try:
-            if topic == FORWARDING:
+            if topic == FORWARDING and parse_pause_key(key or b"") is not None:
+                self._take_pause(key or b"", value)
+            elif topic == FORWARDING:
                 self._take_forwarding(*parse_key(key or b""), value)
             else:
                 self._take_progress(*parse_progress_key(key or b""), value)
@@ -69,9 +74,25 @@ class KnownForwardings:
         else:
             self._progress.pop(key, None)
 
+    def _take_pause(self, key: bytes, value: bytes | None) -> None:
+        others = {each: one for each, one in self._pauses.items() if each != key}
+        self._pauses = others if value is None else others | {key: value}
+
     def users(self) -> list[str]:
         """Return the users who have forwardings."""
         return sorted(self._forwardings)
+
+    def pauses(self) -> KnownPauses:
+        """Return what administrators have paused; raises as `of_user` does."""
+        found = KnownPauses()
+        for key, value in self._pauses.items():
+            plain = self._opened(key, value)
+            try:
+                if plain is not None:
+                    found.put(parse_pause_key(key) or "", decode_pause(plain))
+            except MALFORMED:
+                logger.warning("what an administrator has paused cannot be read")
+        return found
 
     def of_user(self, user: str) -> dict[str, Forwarding]:
         """Return the forwardings of a user by id; raises LogUnreachable, ConfigError."""

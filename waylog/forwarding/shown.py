@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from waylog.forwarding.definition import SECRETS, Forwarding, Progress
+from waylog.forwarding.pauses import Pause
 
 #: What is shown of a secret.
 SET = "set"
 
 
 def shown(
-    forwarding_id: str, forwarding: Forwarding, progress: Mapping[int, Progress]
+    forwarding_id: str,
+    forwarding: Forwarding,
+    progress: Mapping[int, Progress],
+    pause: Pause | None = None,
 ) -> dict[str, Any]:
-    """Return the members of a forwarding; times are ms since 1970."""
+    """Return the members of a forwarding, which `pause` covers; times are ms since 1970."""
     failed = max(
         (each for each in progress.values() if each.error is not None),
         key=lambda each: each.error_time or 0,
@@ -35,7 +39,10 @@ def shown(
         "created": forwarding.created,
         "since": forwarding.since,
         "paused_by": forwarding.paused_by,
-        "state": _state(forwarding, progress),
+        "paused_by_administrator": (
+            None if pause is None else {"reason": pause.reason, "time": pause.time}
+        ),
+        "state": _state(forwarding, progress, pause),
         "forwarded": max(times, default=None),
         "error": None if failed is None else failed.error,
         "error_time": None if failed is None else failed.error_time,
@@ -49,8 +56,23 @@ def shown(
     }
 
 
-def _state(forwarding: Forwarding, progress: Mapping[int, Progress]) -> str:
-    if forwarding.paused_by is not None:
+#: What administrators are shown of other users' forwardings.
+_ADMINISTRATORS: Final = (
+    *("id", "name", "kind", "url", "created", "paused_by", "paused_by_administrator", "state"),
+    *("forwarded", "refused", "missed"),
+)
+
+
+def shown_to_administrators(user: str, members: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members that tell whose forwarding it is, where it leads and how it fares.
+
+    `members` are those of `shown`.
+    """
+    return {"user": user} | {name: members[name] for name in _ADMINISTRATORS}
+
+
+def _state(forwarding: Forwarding, progress: Mapping[int, Progress], pause: Pause | None) -> str:
+    if pause is not None or forwarding.paused_by is not None:
         return "paused"
     if not progress:
         return "new"

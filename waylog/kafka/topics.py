@@ -150,7 +150,8 @@ HEAT_MAP_TOPIC = Topic(
 #: used.
 FRIENDSHIP_TOPIC = Topic(FRIENDSHIP, 1, {"cleanup.policy": "compact", **SOON_COMPACTED})
 
-#: What users have sent on to servers of their own, key = user LF id; how far each of them is, key =
+#: What users have sent on to servers of their own, key = user LF id, and what administrators have
+#: paused of it, key = user LF `pause` LF id; how far each forwarding is, key =
 #: user LF id LF partition; fixes that servers will never take, key = device (waylog.forwarding).
 #: Created where they are used.
 FORWARDING_TOPICS = (

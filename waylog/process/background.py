@@ -99,12 +99,13 @@ def end_on_failure(
     *,
     callbacks_of: tuple[str, ...] = (),
     except_of: tuple[str, ...] = (),
+    mistakes: tuple[type[Exception], ...] = (),
 ) -> None:
     """Call `end` when work reported by `spawn` or `fail`, or a callback, fails; log other errors.
 
     Only callbacks count that begin in modules whose names begin with one of `callbacks_of` and none
     of `except_of`: a timer whose callback fails is not set again, and what depends on it would wait
-    for ever.
+    for ever. `mistakes` are errors of the operator: of them the text is logged and no traceback.
     """
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -119,7 +120,10 @@ def end_on_failure(
                 loop.default_exception_handler(context)
                 return
             name = module
-        logger.critical("%s failed; this process ends", name, exc_info=raised)
+        if isinstance(raised, mistakes):
+            logger.critical("%s failed; this process ends: %s", name, raised)
+        else:
+            logger.critical("%s failed; this process ends", name, exc_info=raised)
         end(_exception(raised))
 
     loop.set_exception_handler(handle)

@@ -15,8 +15,9 @@ allows.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
-from contextlib import AsyncExitStack, asynccontextmanager
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Final, TypeVar
 
 from waylog.process.background import end_on_failure
@@ -26,6 +27,10 @@ from waylog.process.stop_signals import STOP_SIGNALS
 from waylog.process.watchdog import EventLoopWatchdog
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+_WATCH_S: Final = 0.5
 
 
 class _Stopped(Exception):
@@ -91,9 +96,19 @@ class ServingProcess:
         notify_ready()
         self._watchdog = EventLoopWatchdog(asyncio.get_running_loop())
 
-    async def stopped(self) -> None:
-        """Wait until the process is to stop."""
-        await self._stopping.wait()
+    async def stopped(self, fatal: Callable[[], str | None] = lambda: None) -> None:
+        """Wait until the process is to stop.
+
+        That is so, too, once `fatal`, which is called twice a second, says why the process is of no
+        use any more; it counts as failed then.
+        """
+        while not self.is_stopping:
+            if (why := fatal()) is not None:
+                logger.critical("stopping: %s", why)
+                self.stop(has_failed=True)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_WATCH_S):
+                    await self._stopping.wait()
 
     def end_progress(self) -> None:
         """Report no more progress."""
@@ -106,9 +121,10 @@ async def serving(
     *,
     callbacks_of: tuple[str, ...] = (),
     except_of: tuple[str, ...] = (),
+    mistakes: tuple[type[Exception], ...] = (),
     limit: StopLimit | None = None,
 ) -> AsyncIterator[ServingProcess]:
-    """Give the process; see the module. `callbacks_of` and `except_of` are as in `end_on_failure`.
+    """Give the process; see the module. The tuples are as in `end_on_failure`.
 
     `limit` ends a stop that takes too long; by default it ends the process.
     """
@@ -119,7 +135,9 @@ async def serving(
     loop = asyncio.get_running_loop()
     for number in STOP_SIGNALS:
         loop.add_signal_handler(number, process.stop)
-    end_on_failure(loop, process.fail, callbacks_of=callbacks_of, except_of=except_of)
+    end_on_failure(
+        *(loop, process.fail), callbacks_of=callbacks_of, except_of=except_of, mistakes=mistakes
+    )
     try:
         async with process.closing:
             try:

@@ -29,6 +29,12 @@ _DECIDED_HERE: Final = {
     "streams": ("bootstrap_servers", "action", "names", "module"),
     "forwarding": ("bootstrap_servers", "forwarding", "refused_ports"),
 }
+#: Where processes listen, by command: names of argparse. No forwarding may reach any of them.
+LISTENERS: Final = {
+    "gateway": ("http", "mqtt", "mqtts"),
+    "geo": ("listen",),
+    "schema-registry": ("listeners",),
+}
 
 
 def waylog_command(*words: str) -> list[str]:
@@ -63,7 +69,8 @@ class PlatformProcesses:
         if plan.streams:
             _checked(self.streams(), plain.streams())
         if plan.forwarding:
-            _checked(self.forwarding(), plain.forwarding())
+            without = PlatformProcesses(replace(plan, forwarding_options=()))
+            _checked(self.forwarding(), without.forwarding())
         if plan.schema_registry:
             _checked(*[self.registry(plan.schema_registry)] * 2)
         if gateway.mqtts and parse_endpoint(gateway.mqtts).port:
@@ -71,6 +78,11 @@ class PlatformProcesses:
 
     def beside_brokers(self) -> list[ProcessSpec]:
         """Return those that are started together, once the brokers are ready."""
+        specs = self._of_the_platform()
+        return [*specs, self.forwarding()] if self._plan.forwarding else specs
+
+    def _of_the_platform(self) -> list[ProcessSpec]:
+        """Return those that do nothing outside of the platform."""
         plan = self._plan
         specs = [
             self.geo(),
@@ -78,7 +90,6 @@ class PlatformProcesses:
             *(self.resolver(number) for number in range(1, plan.resolvers + 1)),
         ]
         specs += [self.streams()] if plan.streams else []
-        specs += [self.forwarding()] if plan.forwarding else []
         return specs + ([self.registry(plan.schema_registry)] if plan.schema_registry else [])
 
     def geo(self) -> ProcessSpec:
@@ -128,11 +139,15 @@ class PlatformProcesses:
         return ProcessSpec("streams", waylog_command(*words))
 
     def forwarding(self) -> ProcessSpec:
-        """Return the process that sends fixes on to users' own servers."""
+        """Return the process that sends fixes on to users' own servers.
+
+        Raises ConfigError if some process of the platform listens on a port that is not known.
+        """
         plan = self._plan
-        served = [plan.http, plan.mqtt, plan.geo_http, plan.schema_registry]
-        served += plan.brokers.endpoints if plan.brokers is not None else []
-        ports = ",".join(str(each.port) for each in served if each is not None)
+        served = [] if plan.brokers is None else list(plan.brokers.endpoints)
+        for spec in self._of_the_platform():
+            served += _listeners(spec)
+        ports = ",".join(map(str, sorted({each.port for each in served})))
         words = ["forwarding", "run", "--bootstrap-servers", plan.bootstrap_servers]
         words += ["--refused-ports", ports, *plan.forwarding_options]
         return ProcessSpec("forwarding", waylog_command(*words))
@@ -155,6 +170,25 @@ class PlatformProcesses:
             *self._plan.history_options,
         ]  # fmt: skip
         return ProcessSpec("history", waylog_command(*words), ready_timeout_s=_HISTORY_READY_S)
+
+
+def _listeners(spec: ProcessSpec) -> list[Endpoint]:
+    """Return where a process listens; raises ConfigError for a port that the system chooses."""
+    words = spec.argv[len(_WAYLOG) :]
+    arguments = parse_words(words)
+    found = []
+    for name in LISTENERS.get(words[0], ()):
+        for text in (getattr(arguments, name) or "none").split(","):
+            if text == "none":
+                continue
+            endpoint = parse_endpoint(text)
+            if not endpoint.port:
+                raise ConfigError(
+                    f"{words[0]}: --{name} {text}: with --forwarding a port has to be named, which "
+                    "no forwarding may reach then"
+                )
+            found.append(endpoint)
+    return found
 
 
 def _checked(spec: ProcessSpec, plain: ProcessSpec) -> argparse.Namespace:

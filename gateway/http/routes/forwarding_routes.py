@@ -17,14 +17,14 @@ from gateway.forwardings.requests import (
     changed_forwarding,
     new_forwarding,
 )
-from gateway.forwardings.store import ForwardingsOff
+from gateway.forwardings.store import ForwardingsOff, Kept
 from gateway.http.ingest.ingest import Ingest
 from gateway.http.requests.authentication import known_user
 from gateway.http.requests.responses import COMMAND_BYTES_MAX, Refused, json_answer, unavailable
 from gateway.http.requests.services import Services
 from gateway.users.auth import Identity
 from waylog.bounded_cache import BoundedCache
-from waylog.forwarding.definition import Forwarding, Progress, changed
+from waylog.forwarding.definition import Forwarding, changed
 from waylog.forwarding.shown import shown
 from waylog.kafka.clients import LogUnreachable
 from waylog.malformed import MALFORMED
@@ -38,7 +38,17 @@ _CHANGES_PER_S: Final = 1 / 6
 _CHANGES_AT_ONCE: Final = 30
 _USERS_MAX: Final = 10_000
 
-Known = dict[str, tuple[Forwarding, dict[int, Progress]]]
+Known = dict[str, Kept]
+
+
+async def ask_store(work: Callable[..., Result], *arguments: Any) -> Result:
+    """Return what a method of ForwardingStore returns, in a thread; raises Refused."""
+    try:
+        return await asyncio.to_thread(work, *arguments)
+    except ForwardingsOff as error:
+        raise Refused(404, str(error)) from error
+    except LogUnreachable as error:
+        raise unavailable(f"the log does not answer: {error}") from error
 
 
 class ForwardingRoutes:
@@ -81,16 +91,8 @@ class ForwardingRoutes:
             raise Refused(429, "too many changes of forwardings", {"Retry-After": "10"})
         return identity
 
-    async def _ask(self, work: Callable[..., Result], *arguments: Any) -> Result:
-        try:
-            return await asyncio.to_thread(work, *arguments)
-        except ForwardingsOff as error:
-            raise Refused(404, str(error)) from error
-        except LogUnreachable as error:
-            raise unavailable(f"the log does not answer: {error}") from error
-
     async def _found(self, request: web.Request, identity: Identity) -> tuple[str, Known]:
-        known = await self._ask(self._store.of_user, identity.user)
+        known = await ask_store(self._store.of_user, identity.user)
         forwarding_id = request.match_info["forwarding"]
         if forwarding_id not in known:
             raise Refused(404, "you have no such forwarding")
@@ -98,7 +100,7 @@ class ForwardingRoutes:
 
     async def _list(self, request: web.Request) -> web.Response:
         identity = await self._user(request)
-        known = await self._ask(self._store.of_user, identity.user)
+        known = await ask_store(self._store.of_user, identity.user)
         return json_answer([shown(each, *found) for each, found in known.items()])
 
     async def _show(self, request: web.Request) -> web.Response:
@@ -111,14 +113,14 @@ class ForwardingRoutes:
         body = await self._ingest.read_body(request, identity, COMMAND_BYTES_MAX)
         forwarding = _read(new_forwarding, body, time.time_ns() // 1_000_000)
         async with self._changing.get(identity.user):
-            known = await self._ask(self._store.of_user, identity.user)
+            known = await ask_store(self._store.of_user, identity.user)
             if len(known) >= FORWARDINGS_PER_USER_MAX:
                 raise Refused(
                     409, f"a user has {FORWARDINGS_PER_USER_MAX} forwardings at most; delete one"
                 )
             forwarding_id = secrets.token_hex(8)
-            await self._ask(self._store.put, identity.user, forwarding_id, forwarding)
-        return json_answer(shown(forwarding_id, forwarding, {}), 201)
+            pause = await ask_store(self._store.put, identity.user, forwarding_id, forwarding)
+        return json_answer(shown(forwarding_id, forwarding, {}, pause), 201)
 
     async def _change(self, request: web.Request) -> web.Response:
         identity = await self._changing_user(request)
@@ -139,28 +141,36 @@ class ForwardingRoutes:
         body = await self._ingest.read_body(request, identity, COMMAND_BYTES_MAX)
         asked = _read(msgspec.json.decode, body, type=Resume) if body else Resume()
         since = {"since": time.time_ns() // 1_000_000} if asked.skip else {}
-        return await self._put(request, identity, lambda old: changed(old, paused_by=None, **since))
+        return await self._put(
+            *(request, identity, lambda old: changed(old, paused_by=None, **since)),
+            resumes=True,
+        )
 
     async def _put(
         self,
         request: web.Request,
         identity: Identity,
         change: Callable[[Forwarding], Forwarding],
+        *,
+        resumes: bool = False,
     ) -> web.Response:
         async with self._changing.get(identity.user):
             forwarding_id, known = await self._found(request, identity)
-            before, progress = known[forwarding_id]
-            forwarding = change(before)
-            if forwarding is before:
-                return json_answer(shown(forwarding_id, before, progress))
-            await self._ask(self._store.put, identity.user, forwarding_id, forwarding)
-        return json_answer(shown(forwarding_id, forwarding, progress))
+            kept = known[forwarding_id]
+            if resumes and kept.pause is not None:
+                raise Refused(409, f"an administrator has paused it: {kept.pause.reason}")
+            forwarding = change(kept.forwarding)
+            if forwarding is kept.forwarding:
+                return json_answer(shown(forwarding_id, *kept))
+            # Another server may be one that is paused, and the one before may have been.
+            pause = await ask_store(self._store.put, identity.user, forwarding_id, forwarding)
+        return json_answer(shown(forwarding_id, forwarding, kept.progress, pause))
 
     async def _remove(self, request: web.Request) -> web.Response:
         identity = await self._user(request)
         async with self._changing.get(identity.user):
             forwarding_id, _ = await self._found(request, identity)
-            await self._ask(self._store.remove, identity.user, forwarding_id)
+            await ask_store(self._store.remove, identity.user, forwarding_id)
         return web.Response(status=204)
 
 

@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 import signal
-from collections import defaultdict
 from urllib.parse import parse_qs, urlsplit
 
-import pytest
-
 from tests.consumers.connect.http.http_server import HttpServer, Seen
-from tests.consumers.forwarding.running import Platform
+from tests.consumers.forwarding.running import LOOPBACK, Platform, keys_by_lat, lats
 from tests.consumers.running import await_condition
-
-#: A worker that was killed is missed by its group after ten seconds.
-pytestmark = pytest.mark.early
-
-
-def lats(server: HttpServer) -> list[str]:
-    """Return the latitudes that a server was sent by the template `traccar`, as they came."""
-    return [parse_qs(urlsplit(each.path).query)["lat"][0] for each in server.seen]
-
-
-def keys_by_lat(server: HttpServer) -> dict[str, set[str]]:
-    found = defaultdict(set)
-    for lat, seen in zip(lats(server), server.seen, strict=True):
-        found[lat].add(seen.headers["Idempotency-Key"])
-    return found
 
 
 def test_fixes_of_a_user_go_to_the_server_and_to_no_other(platform: Platform) -> None:
     anna, bert = HttpServer(), HttpServer()
     with anna.running(), bert.running():
         before = platform.fixes("anna/phone", 5)
-        platform.start()
+        platform.worker()
         platform.put("anna", 1, f"{anna.url}/", device_names={"phone": "4711"})
         platform.put("bert", 1, f"{bert.url}/", devices=("bike",))
         sent = platform.fixes("anna/phone", 20) + platform.fixes("anna/watch", 3)
@@ -51,41 +33,25 @@ def test_fixes_of_a_user_go_to_the_server_and_to_no_other(platform: Platform) ->
         await_condition(lambda: platform.shown("anna", 1)["forwarded"], 30, "and how far it is")
 
 
-def test_nothing_is_lost_when_the_worker_is_killed(platform: Platform) -> None:
-    server = HttpServer()
-    with server.running():
-        platform.put("anna", 1, f"{server.url}/")
-        worker = platform.start()
-        sent: list[str] = []
-        for round_ in range(4):
-            sent += platform.fixes(f"anna/device-{round_}", 300)
-            await_condition(lambda: len(server.seen) > 200 * (round_ + 1), 60, "some have come")  # noqa: B023
-            worker.stop(signal.SIGKILL)
-            sent += platform.fixes("anna/phone", 50)
-            worker = platform.start()
-        await_condition(lambda: set(sent) <= set(lats(server)), 90, "all have come")
-        assert set(lats(server)) == set(sent)
-        keys = keys_by_lat(server)
-        assert all(len(each) == 1 for each in keys.values()), "a repetition has the same key"
-
-
 def test_a_server_that_is_down_holds_up_nobody_and_gets_all_later(platform: Platform) -> None:
     up, down = HttpServer(), HttpServer()
     with up.running():
-        for number in range(20):
+        for number in range(6):
             platform.put(f"user{number}", 1, f"{down.url}/")
         platform.put("anna", 1, f"{up.url}/")
-        worker = platform.start("--retry-backoff-max", "2")
+        options = (*LOOPBACK, "--retry-backoff-max", "2", "--session-timeout", "3")
+        platform.stop_workers()
+        worker = platform.start(*options)
         missing = []
-        for number in range(20):
+        for number in range(6):
             # More than may wait of one forwarding.
-            missing += platform.fixes(f"user{number}/phone", 60 if number else 1500)
+            missing += platform.fixes(f"user{number}/phone", 20 if number else 600)
         sent = platform.fixes("anna/phone", 50)
         await_condition(lambda: set(sent) <= set(lats(up)), 30, "the others go on")
         await_condition(lambda: platform.shown("user0", 1)["error"] is not None, 60, "it says why")
         assert down.url.partition("//")[2] in platform.shown("user0", 1)["error"]
         worker.stop(signal.SIGKILL)
-        worker = platform.start("--retry-backoff-max", "2")
+        platform.start(*options)
         sent = platform.fixes("anna/phone", 5)
         await_condition(lambda: set(sent) <= set(lats(up)), 30, "the others go on")
         with down.running():
@@ -102,7 +68,7 @@ def test_no_request_reaches_this_machine_unless_its_network_is_allowed(platform:
     server = HttpServer()
     server.answer = lambda _: (302, "", {"Location": f"{server.url}/elsewhere"})
     with server.running():
-        platform.start(networks=())
+        platform.worker(networks=())
         names = (
             *("127.0.0.1", "localhost", "[::1]", "0.0.0.0", "127.1", "[::ffff:127.0.0.1]"),
             "nobody-has-this-name.invalid",
@@ -139,7 +105,7 @@ def test_redirects_are_not_followed_and_refusals_are_told(platform: Platform) ->
 
     server.answer = answer
     with server.running(), elsewhere.running():
-        platform.start()
+        platform.worker()
         platform.put("anna", 1, f"{server.url}/moved")
         platform.put("anna", 2, f"{server.url}/")
         platform.fixes("anna/phone", 3)

@@ -6,10 +6,6 @@ import base64
 import hmac
 import json
 import time
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 
 from tests.consumers.connect.http.http_server import HttpServer
 from tests.consumers.connect.mqtt.mosquitto_server import (
@@ -20,12 +16,13 @@ from tests.consumers.connect.mqtt.mosquitto_server import (
 )
 from tests.consumers.forwarding.running import Platform
 from tests.consumers.running import await_condition
+from waylog.forwarding.pauses import new_pause
 
 
 def test_webhooks_are_signed_and_have_the_fix(platform: Platform) -> None:
     server = HttpServer()
     with server.running():
-        platform.start()
+        platform.worker()
         platform.put(
             *("anna", 1, f"{server.url}/hook", "webhook"),
             signing_secret="secret",
@@ -45,9 +42,11 @@ def test_webhooks_are_signed_and_have_the_fix(platform: Platform) -> None:
 def test_batches_go_to_servers_that_take_them(platform: Platform) -> None:
     server = HttpServer()
     with server.running():
-        platform.put("anna", 1, server.url, "dawarich", token="key")
+        platform.worker()
+        made = {"token": "key", "since": time.time_ns() // 1_000_000}
+        platform.put("anna", 1, server.url, "dawarich", paused_by="anna", **made)
         platform.fixes("anna/phone", 250)
-        platform.start()
+        platform.put("anna", 1, server.url, "dawarich", **made)
         await_condition(
             lambda: sum(len(json.loads(each)["locations"]) for each in server.bodies) == 250,
             *(30, "all fixes"),
@@ -58,7 +57,7 @@ def test_batches_go_to_servers_that_take_them(platform: Platform) -> None:
 def test_what_was_paused_goes_on_where_it_stopped_or_at_the_present(platform: Platform) -> None:
     server = HttpServer()
     with server.running():
-        platform.start()
+        platform.worker()
         platform.put("anna", 1, server.url, "webhook")
         platform.put("anna", 2, f"{server.url}/skip", "webhook")
 
@@ -87,10 +86,54 @@ def test_what_was_paused_goes_on_where_it_stopped_or_at_the_present(platform: Pl
         await_condition(lambda: len(set(ids("/skip"))) == 3, 60, "only the new one")
 
 
+def test_what_an_administrator_has_paused_goes_on_when_it_is_resumed(platform: Platform) -> None:
+    server, other = HttpServer(), HttpServer()
+    with server.running(), other.running():
+        platform.worker()
+        platform.put("anna", 1, server.url, "webhook")
+        platform.put("bert", 1, server.url, "webhook")
+        platform.put("bert", 2, other.url, "webhook")
+
+        def ids(at: HttpServer, user: str) -> set[tuple[str, str]]:
+            found = [(each.path, json.loads(each.body)) for each in list(at.seen)]
+            return {(path, fix["id"]) for path, fix in found if fix["user"] == user}
+
+        platform.fixes("anna/phone", 1)
+        platform.fixes("bert/phone", 1)
+        await_condition(lambda: ids(server, "anna") and ids(server, "bert"), 30, "both go")
+        await_condition(lambda: ids(other, "bert"), 30, "and to the other server")
+        pauses = (
+            new_pause("x", "admin", 1, user="anna", host="127.0.0.1"),
+            new_pause("x", "admin", 1, user="bert", forwarding=platform.id_of(1)),
+        )
+        for number, pause in enumerate(pauses):
+            platform.put_pause(number, pause, pause.user)
+        # The worker knows of it when it knows of a newer forwarding.
+        platform.put("bert", 3, f"{other.url}/new", "webhook")
+        platform.fixes("bert/phone", 1)
+        await_condition(lambda: len(ids(other, "bert")) == 3, 30, "the new one goes")
+        platform.fixes("anna/phone", 2)
+        platform.fixes("bert/phone", 2)
+        await_condition(lambda: len(ids(other, "bert")) == 7, 30, "others go on")
+        assert (len(ids(server, "anna")), len(ids(server, "bert"))) == (1, 1)
+        assert platform.shown("anna", 1)["state"] == "paused"
+        # A change by the owner, and a start of the worker, change nothing.
+        platform.put("anna", 1, server.url, "webhook", since=0, revision=1)
+        platform.stop_workers()
+        platform.worker()
+        platform.fixes("bert/phone", 1)
+        await_condition(lambda: len(ids(other, "bert")) == 9, 30, "others go on")
+        assert (len(ids(server, "anna")), len(ids(server, "bert"))) == (1, 1)
+        for number, pause in enumerate(pauses):
+            platform.put_pause(number, None, pause.user)
+        await_condition(lambda: len(ids(server, "anna")) == 3, 30, "anna's go on")
+        await_condition(lambda: len(ids(server, "bert")) == 5, 30, "bert's go on")
+
+
 def test_only_devices_of_the_owner_are_forwarded(platform: Platform) -> None:
     server = HttpServer()
     with server.running():
-        platform.start()
+        platform.worker()
         platform.put("anna", 1, server.url, "webhook")
         # Somebody with the right to write to the log puts another one's fix under anna's device.
         platform.fixes("anna/phone", 3, device="bert/phone")
@@ -104,7 +147,7 @@ def test_only_devices_of_the_owner_are_forwarded(platform: Platform) -> None:
 def test_a_removed_forwarding_ends(platform: Platform) -> None:
     server = HttpServer()
     with server.running():
-        platform.start()
+        platform.worker()
         platform.put("anna", 1, server.url, "webhook")
         platform.put("anna", 2, f"{server.url}/other", "webhook")
         platform.fixes("anna/phone", 1)
@@ -118,19 +161,10 @@ def test_a_removed_forwarding_ends(platform: Platform) -> None:
         assert "/" not in {each.path for each in server.seen[2:]}
 
 
-@pytest.fixture
-def mosquitto(tmp_path: Path) -> Iterator[MosquittoServer]:
-    (tmp_path / "mosquitto").mkdir()
-    server = MosquittoServer(tmp_path / "mosquitto", password=True)
-    server.start()
-    yield server
-    server.stop()
-
-
 def test_mqtt_servers_get_the_fixes_also_after_an_outage(
     platform: Platform, mosquitto: MosquittoServer
 ) -> None:
-    platform.start("--retry-backoff-max", "2")
+    platform.worker("--retry-backoff-max", "2")
     url = f"mqtt://127.0.0.1:{mosquitto.port}/places"
     peer = MqttPeer(mosquitto, "places/#", user=USER)
     platform.put("anna", 1, url, "mqtt", username=USER, password=PASSWORD)

@@ -50,6 +50,7 @@ class World(RuleBasedStateMachine):
         }
         self.forwarded: dict[RouteKey, set[tuple[int, int]]] = {key: set() for key in KEYS}
         self.definitions = {key: forwarding() for key in KEYS}
+        self.paused: set[RouteKey] = set()
         self.now = 0.0
         self.begin()
 
@@ -60,7 +61,9 @@ class World(RuleBasedStateMachine):
         self.in_flight: list[tuple[Route, Sequence[SinkRecord]]] = []
         self.writing: list[ToStore] = []
         for key, each in self.definitions.items():
-            self.ledger.put(key, each)
+            route = self.ledger.put(key, each)
+            assert route is not None
+            self.ledger.pause(route, is_paused=key in self.paused)
         for partition in PARTITIONS:
             known = {key: each for (key, of), each in self.progress.items() if of == partition}
             end = len(self.log[partition])
@@ -180,6 +183,13 @@ class World(RuleBasedStateMachine):
         self.definitions[key] = forwarding(paused_by="anna" if is_paused else None)
         self.ledger.put(key, self.definitions[key])
 
+    @rule(key=st.sampled_from(KEYS), is_paused=st.booleans())
+    def pause_by_administrator(self, key: RouteKey, is_paused: bool) -> None:
+        (self.paused.add if is_paused else self.paused.discard)(key)
+        route = self.ledger.route(key)
+        assert route is not None
+        self.ledger.pause(route, is_paused=is_paused)
+
     # ---- what the log is told ----
 
     @rule(is_member=st.booleans())
@@ -235,6 +245,7 @@ class World(RuleBasedStateMachine):
         """Everything comes in the end, once nothing fails any more."""
         for key in KEYS:
             self.pause(key, False)
+            self.pause_by_administrator(key, False)
         for _ in range(200):
             for partition in PARTITIONS:
                 self.read(partition, 1000)
@@ -269,7 +280,7 @@ class World(RuleBasedStateMachine):
         )
 
 
-World.TestCase.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+World.TestCase.settings = settings(max_examples=80, stateful_step_count=50, deadline=None)
 TestWorld = World.TestCase
 
 
@@ -283,6 +294,72 @@ def test_what_was_sent_before_it_began_is_left_out() -> None:
     ledger.take_live(0, arrived, 10, 0.0)
     (route,) = ledger.routes()
     assert [each.offset for each in route.batch(100)] == [5, 6, 7, 8, 9]
+
+
+def test_an_older_acknowledgement_does_not_end_what_holds_the_group_back() -> None:
+    ledger = Ledger()
+    ledger.put(("anna", "1"), forwarding())
+    ledger.assign(0, 0, 0, 0, {("anna", "1"): Progress(offset=0)})
+    ledger.take_behind(0, 0, 0, [], list(ledger.eligible(0)), 0.0)
+    ledger.commits()
+    [says_live] = ledger.to_store(0.0, is_member=True)
+    assert says_live.progress.live
+    # Before the log has said that it has this, the forwarding falls behind again.
+    arrived = [
+        Arrived("anna", "phone", each, record_of(0, each, "anna/phone")) for each in range(10)
+    ]
+    ledger.take_live(0, arrived, 10, 0.0)
+    ledger.give_up_waiting(31.0)
+    ledger.stored(says_live, 31.0)
+    assert ledger.commits() == {0: 0}, "a new worker would take it for live, and begin there"
+    [says_behind] = ledger.to_store(31.0, is_member=True)
+    assert says_behind.progress == Progress(offset=0)
+    ledger.stored(says_behind, 31.0)
+    assert ledger.commits() == {0: 10}
+
+
+def test_what_was_refused_is_counted_once_wherever_its_partition_goes() -> None:
+    first, second = Ledger(), Ledger()
+    stored: dict[int, Progress] = {}
+
+    def refuse(ledger: Ledger, partition: int, offset: int) -> None:
+        arrived = Arrived("anna", "phone", offset, record_of(partition, offset, "anna/phone"))
+        ledger.take_live(partition, [arrived], offset + 1, 0.0)
+        (route,) = ledger.routes()
+        ledger.done(route, [arrived.record], 0.0)
+        ledger.refused(route, arrived.record, f"why {offset}")
+
+    def store(ledger: Ledger) -> None:
+        for each in ledger.to_store(100.0, is_member=False, is_last=True):
+            stored[each.entry.partition] = each.progress
+            ledger.stored(each, 100.0)
+
+    def assign(ledger: Ledger, partition: int) -> None:
+        known = {} if partition not in stored else {("anna", "1"): stored[partition]}
+        begin = 0 if partition not in stored else stored[partition].offset
+        ledger.assign(partition, begin, 0, 10, known)
+
+    for ledger in (first, second):
+        ledger.put(("anna", "1"), forwarding())
+    stored = {each: Progress(offset=0, live=True) for each in (0, 1)}
+    for partition in (0, 1):
+        assign(first, partition)
+        refuse(first, partition, 0)
+    store(first)
+    first.revoke(0)
+    assign(second, 0)
+    refuse(second, 0, 1)
+    refuse(first, 1, 1)
+    store(first)
+    store(second)
+    second.revoke(0)
+    assign(first, 0)
+    refuse(first, 0, 2)
+    store(first)
+    assert {each: (of.refused, of.refusal) for each, of in stored.items()} == {
+        0: (3, "why 2"),
+        1: (2, "why 1"),
+    }
 
 
 def test_a_removed_forwarding_sends_nothing_more() -> None:

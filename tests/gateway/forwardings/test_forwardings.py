@@ -3,51 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.consumers.running import Broker
+from tests.gateway.forwardings.conftest import HOOK, PATH
 from tests.gateway.running import Gateway
-from waylog.forwarding.definition import Progress, encode, parse_key, record_key
-from waylog.forwarding.keys import FORWARDING_KEY
+from waylog.forwarding.definition import Progress, encode, record_key
 from waylog.kafka.librdkafka_producer import append_records
 from waylog.kafka.ranges.topic_reader import read_topic
 from waylog.kafka.topics import FORWARDING, FORWARDING_PROGRESS
 from waylog.sealing.sealing import is_sealed
-from waylog.sealing.value_encryption import ensure_master_key, load_master_key
+from waylog.sealing.value_encryption import load_master_key
 from waylog.sealing.value_keys import KeyRing
-
-PATH = "/v1/forwardings"
-HOOK = {
-    "name": "my hook",
-    "kind": "webhook",
-    "url": "https://hook.example.org/path-secret",
-    "token": "bearer-secret",
-    "signing_secret": "hmac-secret",
-}
-
-
-@pytest.fixture(scope="module")
-def key_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("key") / "master.key"
-    ensure_master_key(path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def gateway(
-    gateway_broker: Broker, key_file: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Gateway]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(FORWARDING_KEY, str(key_file))
-        gateway = Gateway(tmp_path_factory.mktemp("forwardings"), gateway_broker.address)
-    try:
-        yield gateway
-    finally:
-        gateway.close()
 
 
 async def test_a_user_makes_changes_and_ends_forwardings(gateway: Gateway) -> None:
@@ -180,10 +148,11 @@ async def test_a_revocation_ends_forwardings_also_of_a_name_that_is_given_again(
 
     def left() -> set[str]:
         newest = {
-            parse_key(each.key() or b""): each.value()
+            each.key() or b"": each.value()
             for each in read_topic(gateway.bootstrap_servers, FORWARDING)
         }
-        return {user for (user, _), value in newest.items() if value is not None}
+        users = {key.partition(b"\n")[0] for key, value in newest.items() if value is not None}
+        return {user.decode() for user in users}
 
     async with asyncio.timeout(30):
         while {"gone", "again"} & await asyncio.to_thread(left):

@@ -6,29 +6,49 @@ import asyncio
 import base64
 import json
 import socket
+import sys
 import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import http_ece
+import msgspec
 import pytest
 from aiohttp import web
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from py_vapid import Vapid02
 
 from gateway.notices.arrivals import Arrival
 from gateway.notices.web_push import BadSubscription, Keys, Subscription, WebPush
 from gateway.users.database import UserStore
+from tests.consumers.running import Broker
+from tests.gateway.notices.test_event_teller import Client, append, fence_event
 from tests.gateway.running import Gateway, Login, json_of
+
+#: A gateway whose push services need not be in the internet.
+ANYWHERE = (
+    *(sys.executable, "-c"),
+    "from functools import partial\n"
+    "from gateway.process import gateway_process\n"
+    "from waylog.cli import main\n"
+    "gateway_process.WebPush = partial(gateway_process.WebPush, anywhere=True)\n"
+    "raise SystemExit(main())",
+)
 
 ARRIVAL = Arrival("ada/phone", {"place_id": "p", "label": "home"}, 5_000, 4_000, 47.1, 9.5)
 
 
 def text(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def hkdf(salt: bytes, secret: bytes, info: bytes, length: int) -> bytes:
+    return HKDF(hashes.SHA256(), length, salt, info).derive(secret)
 
 
 class Browser:
@@ -51,10 +71,19 @@ class Browser:
         return web.Response(status=self.status)
 
     def read(self, body: bytes) -> Any:
-        plain = http_ece.decrypt(
-            body, private_key=self.key, auth_secret=self.secret, version="aes128gcm"
-        )
-        return json.loads(plain)
+        """Decrypt a message of one record, as RFC 8291 (3.4) and RFC 8188 (2) say."""
+        salt, size, length = body[:16], int.from_bytes(body[16:20]), body[20]
+        sender, sealed = body[21 : 21 + length], body[21 + length :]
+        assert len(sealed) <= size
+        public = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), sender)
+        own = self.key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+        shared = self.key.exchange(ec.ECDH(), public)
+        material = hkdf(self.secret, shared, b"WebPush: info\0" + own + sender, 32)
+        key = hkdf(salt, material, b"Content-Encoding: aes128gcm\0", 16)
+        nonce = hkdf(salt, material, b"Content-Encoding: nonce\0", 12)
+        plain = AESGCM(key).decrypt(nonce, sealed, None).rstrip(b"\0")
+        assert plain[-1:] == b"\2", "the last record"
+        return json.loads(plain[:-1])
 
 
 @pytest.fixture
@@ -104,6 +133,47 @@ async def test_an_arrival_is_a_notification_that_only_the_browser_can_read(
     assert store.rights.push_subscriptions("ada") == []
     await push.close()
     store.close()
+
+
+async def test_an_event_of_the_log_is_a_notification_that_only_its_owner_can_read(
+    gateway_broker: Broker, browser: Browser, tmp_path: Path
+) -> None:
+    contact = ("--push-contact", "mailto:me@example.org")
+    options = (*contact, "--mqtt", "127.0.0.1:0")
+    running = Gateway(tmp_path, gateway_broker.address, *options, program=ANYWHERE)
+    try:
+        ada, bob = running.user("wp-ada"), running.user("wp-bob")
+        body = {"endpoint": browser.url, "keys": msgspec.to_builtins(browser.keys)}
+        async with running.client(ada) as client:
+            await json_of(await client.post("/v1/push/subscriptions", json=body), 201)
+            public_key = (await json_of(await client.get("/v1/push/key")))["key"]
+        notice, transition = f"devices/{ada.name}/phone/notice", f"owntracks/{ada.name}/+/event"
+        phone = await asyncio.to_thread(Client, running, ada, notice, transition)
+        events = [fence_event(bob, "not hers"), fence_event(ada, "garden")]
+        await asyncio.to_thread(append, gateway_broker.address, *events)
+        async with asyncio.timeout(60):
+            while not browser.received or len(phone.received) < 2:
+                await asyncio.sleep(0.01)
+        [(headers, sealed)] = browser.received
+        message = browser.read(sealed)
+        assert b"garden" not in sealed
+        assert (message["fence"], message["transition"]) == ("garden", "enter")
+        assert message["device"] == f"{ada.name}/phone"
+        assert Vapid02.verify(headers["Authorization"])
+        assert f"k={public_key}" in headers["Authorization"]
+        # The phone is told the same.
+        assert phone.of(notice) == [message]
+        [told] = phone.of(f"owntracks/{ada.name}/places/event")
+        assert (told["_type"], told["event"], told["desc"]) == ("transition", "enter", "garden")
+        await asyncio.to_thread(phone.close)
+        # A browser that is gone is told nothing more.
+        browser.status = 410
+        await asyncio.to_thread(append, gateway_broker.address, fence_event(ada, "door"))
+        async with asyncio.timeout(60):
+            while running.users.rights.push_subscriptions(ada.name):
+                await asyncio.sleep(0.01)
+    finally:
+        running.close()
 
 
 async def test_subscriptions_of_a_user_are_few_and_its_own(tmp_path: Path) -> None:

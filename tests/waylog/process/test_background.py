@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from tests.event_loops import on_both_event_loops
+from waylog.config import ConfigError
 from waylog.process.background import (
     PeriodicTask,
     TaskSet,
@@ -32,6 +33,23 @@ async def test_the_end_of_a_task_that_is_kept_is_logged_and_acted_on(
     assert [str(each) for each in ended] == ["nobody has thought of this"]
     assert "the reader failed; this process ends" in caplog.text
     assert "Traceback" in caplog.text
+
+
+@on_both_event_loops
+async def test_a_mistake_of_the_operator_ends_the_process_in_one_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ended: list[Exception] = []
+    end_on_failure(asyncio.get_running_loop(), ended.append, mistakes=(ConfigError,))
+
+    async def read() -> None:
+        raise ConfigError("the file has another key")
+
+    await asyncio.wait((spawn(read(), "the reader"),))
+    await asyncio.sleep(0)
+    assert [str(each) for each in ended] == ["the file has another key"]
+    assert "the reader failed; this process ends: the file has another key" in caplog.text
+    assert "Traceback" not in caplog.text
 
 
 @on_both_event_loops

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 
 import pytest
 
+from tests.command_help import help_of
 from tests.consumers.running import Broker
 from waylog.cli import CommandError
 from waylog.config import ConfigError, DataDirectory, load_properties
 from waylog.extras import EXTRAS
 from waylog.network.free_ports import FreePorts
 from waylog.supervision.platform_plan import PlatformPlan
-from waylog.supervision.platform_processes import PlatformProcesses
+from waylog.supervision.platform_processes import LISTENERS, PlatformProcesses
 from waylog.supervision.reserved_ports import ReservedPorts
 from waylog.supervision.up import add_arguments, check_start
 
@@ -93,6 +95,32 @@ def test_forwardings_are_sent_by_one_process_that_does_not_reach_the_platform(
     served = [plan.http, plan.mqtt, plan.geo_http, *brokers]
     assert {str(each.port) for each in served} == set(refused)
     assert words[-2:] == ["--forwarding-networks", "192.168.1.0/24"]
+
+
+def test_no_forwarding_reaches_what_other_options_have_listen(tmp_path: Path) -> None:
+    tls = "--gateway-options=--mqtts 127.0.0.1:18883 --tls-certificate c --tls-key k"
+    given = options("--forwarding", tls, "--schema-registry", "127.0.0.1:0")
+    plan = PlatformPlan.of(given, DataDirectory(tmp_path), FreePorts())
+    assert plan.schema_registry is not None
+    words = list(PlatformProcesses(plan).forwarding().argv)
+    refused = words[words.index("--refused-ports") + 1].split(",")
+    assert {"18883", str(plan.schema_registry.port)} <= set(refused)
+    any_port = "--gateway-options=--mqtts 127.0.0.1:0 --tls-certificate c --tls-key k"
+    plan = PlatformPlan.of(options("--forwarding", any_port), plan.data, FreePorts())
+    with pytest.raises(ConfigError, match=r"--mqtts 127\.0\.0\.1:0: with --forwarding a port"):
+        PlatformProcesses(plan).forwarding()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("gateway", "geo serve", "resolver", "streams run", "forwarding run", "history run"),
+        "schema-registry",
+    ],
+)
+def test_each_option_to_listen_is_one_that_forwardings_are_kept_from(words: str) -> None:
+    found = re.findall(r"^ +--([\w-]+) H:P", help_of(words.split()), re.MULTILINE)
+    assert set(found) == set(LISTENERS.get(words.split(maxsplit=1)[0], ()))
 
 
 @pytest.mark.parametrize(

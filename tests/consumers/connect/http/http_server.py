@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from aiohttp import web
@@ -29,9 +31,14 @@ Answer = tuple[int, str] | tuple[int, str, dict[str, str]]
 class HttpServer:
     """Answers 200 unless `answer` says something else."""
 
-    def __init__(self) -> None:
+    def __init__(self, certificate: Path | None = None) -> None:
+        """With a certificate (PEM, with its key) it serves HTTPS."""
         (self.port,) = reserved_ports(1)
-        self.url = f"http://127.0.0.1:{self.port}"
+        self._tls: ssl.SSLContext | None = None
+        if certificate is not None:
+            self._tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            self._tls.load_cert_chain(certificate)
+        self.url = f"http{'s' if certificate else ''}://127.0.0.1:{self.port}"
         self.seen: list[Seen] = []
         self.answer: Callable[[Seen], Answer | None] = lambda _: None
         #: Returns "drop" or "hang" for a request that gets no answer.
@@ -79,7 +86,9 @@ class HttpServer:
     async def _begin(self) -> web.ServerRunner:
         runner = web.ServerRunner(web.Server(self._handle, access_log=None), shutdown_timeout=0.1)
         await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", self.port, reuse_address=True).start()
+        await web.TCPSite(
+            runner, "127.0.0.1", self.port, reuse_address=True, ssl_context=self._tls
+        ).start()
         return runner
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:

@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,10 +29,18 @@ WAIT_S: Final = 60
 class MosquittoServer:
     """A server on a port that stays the same over restarts."""
 
-    def __init__(self, folder: Path, *, password: bool = False, acl: str = "") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        password: bool = False,
+        acl: str = "",
+        certificates: Sequence[Path] = (),
+    ) -> None:
+        """For each certificate, with its key in the same file, there is a listener with TLS."""
         if MOSQUITTO is None:
             pytest.skip("needs mosquitto: apt-get install mosquitto")
-        (self.port,) = reserved_ports(1)
+        self.port, *self.tls_ports = reserved_ports(1 + len(certificates))
         self.uri = f"tcp://127.0.0.1:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
         self._configuration = folder / "mosquitto.conf"
@@ -44,6 +53,8 @@ class MosquittoServer:
             "autosave_interval 1",
             "max_queued_messages 0",
         ]
+        for port, file in zip(self.tls_ports, certificates, strict=True):
+            lines += [f"listener {port} 127.0.0.1", f"certfile {file}", f"keyfile {file}"]
         if password:
             program = shutil.which("mosquitto_passwd")
             if program is None:
