@@ -37,6 +37,8 @@ class Replay:
     fences: dict[str, dict[str, Any]]
     friends: list[tuple[str, str, int]]  # since when, ms
     zone: str
+    #: Positions of one partition come so much later than those of another, in batches of hundreds.
+    wait_s: str
 
 
 def people() -> Replay:
@@ -54,15 +56,17 @@ def people() -> Replay:
         )
         device = f"u{number}/phone"
         tracks.append([make_fix(*place, device=device) for place in places])
-    return _replay(tracks, "Europe/Berlin", chance)
+    return _replay(tracks, "Europe/Berlin", chance, wait_s="20000")
 
 
 def loggers() -> Replay:
     """Return the loggers of GeoLife; skips the test without them."""
-    return _replay(list(geolife(2000, every=3).values()), "Asia/Shanghai", random.Random(2))
+    return _replay(
+        list(geolife(2000, every=3).values()), "Asia/Shanghai", random.Random(2), wait_s="1e7"
+    )
 
 
-def _replay(tracks: list[list[Fix]], zone: str, chance: random.Random) -> Replay:
+def _replay(tracks: list[list[Fix]], zone: str, chance: random.Random, wait_s: str) -> Replay:
     friends = []
     for number, own in enumerate(tracks[:3]):
         user, friend = own[0].user, f"friend{number}"
@@ -81,13 +85,13 @@ def _replay(tracks: list[list[Fix]], zone: str, chance: random.Random) -> Replay
     end = (max(fix.time for fix in fixes) - BEGIN) / 1000 + _DAY_S
     sent = [*_as_sent(fixes, chance)]
     sent += [make_fix(end, *FAR, device=f"far{n}/x") for n in range(_FAR_DEVICES)]
-    return Replay(sent, fences, friends, zone)
+    return Replay(sent, fences, friends, zone, wait_s)
 
 
 def _along(own: list[Fix], device: str, number: int) -> Iterable[Fix]:
-    """Yield the fixes of somebody who is along, nearer in every second hour."""
+    """Yield the fixes of somebody who is along, sometimes nearer than at others."""
     for fix in own[number :: 1 + number]:
-        metres = 25 * (1 if (fix.time // 3_600_000) % 2 else 10)
+        metres = (25, 25, 47, 53, 65, 250)[fix.time // 3_600_000 % 6]
         seconds = (fix.time - BEGIN) // 1000 + 1
         yield make_fix(seconds, fix.lat + metres * _METRE, fix.lon, device=device)
 
@@ -101,7 +105,9 @@ def _measured(own: list[Fix], chance: random.Random, *, says_speed: bool) -> lis
     for fix, speed in zip(own, (away / seconds).tolist(), strict=True):
         accuracy = chance.choice([None, 4.0, 4.0, 12.0, 12.0, 12.0, 30.0, 90.0, 300.0])
         said = chance.choice([speed, speed, speed, None, -1.0, 9000.0]) if says_speed else None
-        found.append(replace(fix, accuracy=accuracy, speed=said))
+        # Some jump as no vehicle does.
+        lat = fix.lat + (0.5 if chance.random() < 0.002 else 0.0)
+        found.append(replace(fix, lat=lat, accuracy=accuracy, speed=said))
     # A topology may forget a device whose only fix is known too roughly.
     found[0] = own[0]
     return found

@@ -40,6 +40,8 @@ def test_results_are_those_of_a_batch_job_over_the_history(name: str, replayed: 
     properties, check = COMPARISONS[name]
     if name == "trips":
         properties = properties | {"time_zone": replay.zone}
+    elif name == "meetings":
+        properties = properties | {"wait_s": replay.wait_s}
     fences = {key: msgspec.json.encode(fence) for key, fence in replay.fences.items()}
     chain = chain_of(name, properties, fences, replay.friends)
     chain.now_ms = max(fix.time for fix in replay.fixes)
