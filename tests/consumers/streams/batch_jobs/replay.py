@@ -68,7 +68,7 @@ def loggers() -> Replay:
 
 def _replay(tracks: list[list[Fix]], zone: str, chance: random.Random, wait_s: str) -> Replay:
     friends = []
-    for number, own in enumerate(tracks[:3]):
+    for number, own in enumerate(tracks[:2]):
         user, friend = own[0].user, f"friend{number}"
         # One becomes a friend half way.
         friends.append((user, friend, own[len(own) // 2].time if number == 1 else 0))
