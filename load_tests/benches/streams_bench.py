@@ -7,6 +7,8 @@
     python -m load_tests.benches.streams_bench --topology geofences --fences 100000
     python -m load_tests.benches.streams_bench --topology geofences --fences 100000 \\
         --tracks geolife.csv.gz
+    python -m load_tests.benches.streams_bench --topology trips --rate 20000 \\
+        --processing-guarantee exactly_once_v2
 
 Fixes of 10,000 devices lie in topic `location` before the topology starts. CPU is that of its
 process, librdkafka's threads included, from the first tenth of the fixes to the last one; several
@@ -14,6 +16,10 @@ topologies run in one process, and a fix is done when all of them have it. The
 places of the fixes are random walks, or out of a file with lines `uid,lat,lon,...`; half of the
 geofences lie where fixes are, the others up to two degrees away. They belong to everybody unless
 `--fences-of user` gives each user some of them.
+
+With `--rate` fixes come while the topology runs, so many a second: the figures are the lag, which
+is bounded if it is no larger at the end, and the latency from a fix to the record of its state that
+readers of committed records see. `resolver` is measured likewise, by its addresses.
 
 `--java` runs the same in Kafka Streams (load_tests/benches/java): the folder has the jars of
 org.apache.kafka:kafka-streams and org.slf4j:slf4j-simple with all that these need, and a JDK has to
@@ -24,6 +30,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import functools
 import gzip
 import itertools
 import json
@@ -34,7 +41,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -43,9 +50,11 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from load_tests.benches.connect.files_bench import broker_process
 from load_tests.benches.filling import fill
+from load_tests.benches.paced_fixes import await_members, coming_fixes, measured_pace
 from load_tests.processor_time import read_process
 from waylog.kafka.clients import consumer_config, ensure_topics, producer_config
 from waylog.kafka.topics import (
+    ADDRESS,
     EVENT,
     FRIENDSHIP_TOPIC,
     GEOFENCE_TOPIC,
@@ -53,7 +62,7 @@ from waylog.kafka.topics import (
     LOCATION,
     Topic,
 )
-from waylog.messages import Fix, encode, fix_id
+from waylog.messages import Fix, decode_address, encode, fix_id
 
 _LIMIT_S: Final = 600.0
 _LOOK_S: Final = 0.02
@@ -61,8 +70,12 @@ _BEGIN_MS: Final = 1_700_000_000_000
 _INTERVAL_MS: Final = 5_000
 #: Part of the fixes after which measuring begins: by then all is loaded.
 _WARM: Final = 0.1
+#: The same in seconds, of fixes that come at a rate.
+_WARM_S: Final = 10.0
 
 _JAVA: Final = Path(__file__).parent / "java" / "StreamsBench.java"
+#: No topology, but measured likewise.
+RESOLVER: Final = "resolver"
 #: A topology of operators: fixes by user.
 WORD_COUNT: Final = "word-count"
 _COUNTS: Final = Topic("fixes-by-user", KEYED_PARTITIONS)
@@ -95,20 +108,28 @@ def main(argv: list[str] | None = None) -> int:
     add("--tracks", type=Path, help="CSV (gzip) with uid, lat and lon in its first columns")
     add("--java", type=Path, metavar="FOLDER", help="measure Kafka Streams, with these jars")
     add("--processing-guarantee", default="at_least_once", help="default: %(default)s")
+    add("--rate", type=int, default=0, help="fixes a second that come; default: all are there")
+    add("--seconds", type=float, default=60.0, help="of measuring at a rate; default: %(default)s")
     arguments = parser.parse_args(argv)
+    if arguments.rate and (arguments.java is not None or arguments.topology == WORD_COUNT):
+        parser.error("--rate: only for topologies that come with Waylog, and for the resolver")
     with (
         tempfile.TemporaryDirectory(prefix="waylog-bench-") as name,
         broker_process(Path(name)) as servers,
     ):
         ensure_topics(servers)
         ensure_topics(servers, [GEOFENCE_TOPIC, _COUNTS])
-        rounds = _rounds(arguments)
-        first = next(rounds)
-        _define(servers, arguments, first)
+        _define(servers, arguments, next(_rounds(arguments)))
         _befriend(servers, arguments)
-        all_rounds = itertools.chain([first], rounds)
-        fill(servers, itertools.islice(_records(all_rounds), arguments.fixes))
-        print(json.dumps(_measured(servers, arguments)), flush=True)
+        if arguments.rate:
+            found = _paced(servers, arguments)
+        else:
+            rounds = (number // arguments.devices for number in itertools.count())
+            times = (_BEGIN_MS + number * _INTERVAL_MS for number in rounds)
+            fixes = _records(_rounds(arguments), times)
+            fill(servers, itertools.islice(fixes, arguments.fixes))
+            found = _measured(servers, arguments)
+        print(json.dumps(found), flush=True)
     return 0
 
 
@@ -120,11 +141,13 @@ def _rounds(arguments: argparse.Namespace) -> Iterator[list[Place]]:
         while True:
             yield list(itertools.islice(tracks, arguments.devices))
     places = [(chance.uniform(46, 48), chance.uniform(8, 11)) for _ in range(arguments.devices)]
+    step = 0.0005
+    if arguments.rate:
+        # As fast, whatever the interval.
+        step *= 1000 * arguments.devices / arguments.rate / _INTERVAL_MS
     while True:
         yield places
-        places = [
-            (lat + chance.gauss(0, 0.0005), lon + chance.gauss(0, 0.0005)) for lat, lon in places
-        ]
+        places = [(lat + chance.gauss(0, step), lon + chance.gauss(0, step)) for lat, lon in places]
 
 
 def _places(path: Path) -> list[Place]:
@@ -133,10 +156,12 @@ def _places(path: Path) -> list[Place]:
         return [(float(row[1]), float(row[2])) for row in rows]
 
 
-def _records(rounds: Iterable[list[Place]]) -> Iterator[tuple[bytes, bytes]]:
-    for number, places in enumerate(rounds):
-        time_ms = _BEGIN_MS + number * _INTERVAL_MS
+def _records(rounds: Iterable[list[Place]], times: Iterable[int]) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the records of fixes; `times` has that of each in ms."""
+    every_time = iter(times)
+    for places in rounds:
         for device_number, (lat, lon) in enumerate(places):
+            time_ms = next(every_time)
             device = f"user{device_number}/phone"
             fix = Fix(
                 id=fix_id(device, time_ms, lat, lon),
@@ -192,6 +217,59 @@ def _befriend(servers: str, arguments: argparse.Namespace) -> None:
     assert producer.flush(_LIMIT_S) == 0
 
 
+def _live(
+    arguments: argparse.Namespace, now_ms: Callable[[], int]
+) -> Iterator[tuple[bytes, bytes]]:
+    """Yield fixes that are made when they are sent."""
+    return _records(_rounds(arguments), iter(now_ms, None))
+
+
+def _paced(servers: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    groups = _groups(arguments)
+    results, time_of = f"{groups[0]}-changelog", _time_of_state
+    if arguments.topology == RESOLVER:
+        results, time_of = ADDRESS, _time_of_address
+    source = functools.partial(_live, arguments)
+    with _topology_process(servers, arguments) as pid:
+        await_members(servers, groups)
+        with coming_fixes(servers, source, arguments.rate):
+            time.sleep(_WARM_S)
+            cpu_s, began, sent = _cpu_s(pid), time.monotonic(), _sent(servers)
+            pace = measured_pace(servers, groups, results, time_of, arguments.seconds)
+            cpu_s, seconds = _cpu_s(pid) - cpu_s, time.monotonic() - began
+            fixes = _sent(servers) - sent
+            memory_mb = _memory_mb(pid)
+    return _arguments_of(arguments) | {
+        "seconds": round(seconds, 2),
+        "fixes_per_s": round(fixes / seconds),
+        **pace.report(),
+        "cores": round(cpu_s / seconds, 2),
+        "us_cpu_per_fix": round(1e6 * cpu_s / fixes, 2),
+        "memory_mb": round(memory_mb),
+    }
+
+
+def _time_of_state(value: bytes) -> int:
+    """Return the first member of a state, which is an array: the time of the newest fix."""
+    return int(value[1 : value.index(b",")])
+
+
+def _time_of_address(value: bytes) -> int:
+    return decode_address(value).time
+
+
+def _sent(servers: str) -> int:
+    """Return how many fixes the log has got."""
+    consumer = Consumer(consumer_config(servers, "bench", "bench"))
+    try:
+        return sum(
+            consumer.get_watermark_offsets(TopicPartition(LOCATION, number), timeout=10.0)[1]
+            for number in range(KEYED_PARTITIONS)
+        )
+    finally:
+        consumer.close()
+
+
 def _measured(servers: str, arguments: argparse.Namespace) -> dict[str, Any]:
     consumers = [Consumer(consumer_config(servers, "bench", group)) for group in _groups(arguments)]
     partitions = [TopicPartition(LOCATION, number) for number in range(KEYED_PARTITIONS)]
@@ -223,13 +301,7 @@ def _measured(servers: str, arguments: argparse.Namespace) -> dict[str, Any]:
     finally:
         for consumer in consumers:
             consumer.close()
-    return {
-        "topology": arguments.topology,
-        "engine": "waylog" if arguments.java is None else "Kafka Streams",
-        "fences": arguments.fences,
-        "fences_of": arguments.fences_of,
-        "friends": arguments.friends,
-        "guarantee": arguments.processing_guarantee,
+    return _arguments_of(arguments) | {
         "fixes": round(fixes),
         "seconds": round(seconds, 2),
         "fixes_per_s": round(fixes / seconds),
@@ -239,10 +311,23 @@ def _measured(servers: str, arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def _arguments_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "topology": arguments.topology,
+        "engine": "waylog" if arguments.java is None else "Kafka Streams",
+        "fences": arguments.fences,
+        "fences_of": arguments.fences_of,
+        "friends": arguments.friends,
+        "guarantee": arguments.processing_guarantee,
+    }
+
+
 def _groups(arguments: argparse.Namespace) -> list[str]:
     """Return the groups that read topic `location`."""
     if arguments.java is not None:
         return [f"java-{arguments.topology}"]
+    if arguments.topology == RESOLVER:
+        return [RESOLVER]
     return [f"streams-{name}" for name in arguments.topology.split(",")]
 
 
@@ -274,7 +359,8 @@ def _words(servers: str, arguments: argparse.Namespace, folder: Path) -> list[st
         module = folder / "word_count.py"
         module.write_text(_WORD_COUNT_MODULE)
         names = ["--module", str(module)]
-    words = ["streams", "run", *names, "--bootstrap-servers", servers]
+    run = [RESOLVER] if arguments.topology == RESOLVER else ["streams", "run", *names]
+    words = [*run, "--bootstrap-servers", servers]
     return [sys.executable, "-m", "waylog.cli", *words, "--processing-guarantee", guarantee]
 
 

@@ -9,34 +9,23 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Message
 
-from waylog.kafka.clients import (
-    LogForbidden,
-    LogUnreachable,
-    check_allowed,
-    consumer_config,
-    ensure_topics,
-)
+from waylog.kafka.clients import ensure_topics
 from waylog.kafka.librdkafka_producer import append_records
 from waylog.kafka.ranges.topic_reader import read_topic
+from waylog.kafka.topic_follower import TopicFollower
 from waylog.kafka.topics import ERASURE, TOPICS
 from waylog.malformed import MALFORMED
-from waylog.process.threads import Rounds, start_thread
 
 logger = logging.getLogger(__name__)
 
 _SILENCE_MAX_S: Final = 60.0
-_POLL_S: Final = 0.5
-_RETRY_S: Final = 1.0
-#: A wait looks this often whether it is to end.
-_STEP_S: Final = 0.1
 
 
 class Erasure(msgspec.Struct, frozen=True):
@@ -94,7 +83,8 @@ class ErasureLog:
     """Follows the topic in a thread; `erasures` is up to date within a second.
 
     `on_erasure` is called in that thread with each new erasure, including those that the topic
-    already held, and again until it succeeds.
+    already held, and again until it succeeds. The log of an earlier version has no such topic:
+    nothing was erased yet.
     """
 
     def __init__(
@@ -107,25 +97,14 @@ class ErasureLog:
         self.erasures = Erasures()
         self._on_erasure = on_erasure
         self._untold: deque[Erasure] = deque()
-        self._untaken: Message | None = None
-        self._looked = False
-        self._stopping = threading.Event()
-        self._loaded = threading.Event()
-        #: The right that is missing, until the topic can be read.
-        self._forbidden: LogForbidden | None = None
-        self._consumer = Consumer(
-            consumer_config(
-                bootstrap_servers,
-                "waylog-erasures",
-                "waylog-erasures",
-                enable_partition_eof=True,
-                fetch_wait_max_ms=500,
-                queued_max_messages_kbytes=1024,
-            )
-            | dict(properties or {})
+        self._follower = TopicFollower(
+            bootstrap_servers,
+            ERASURE,
+            self._take,
+            client_id="waylog-erasures",
+            may_be_missing=True,
+            properties=properties,
         )
-        self._consumer.assign([TopicPartition(ERASURE, 0, 0)])
-        self._thread = start_thread(self._follow, "erasures", may_end=self._stopping.is_set)
 
     def wait(
         self,
@@ -139,82 +118,21 @@ class ErasureLog:
         Calls `alive` from time to time. Raises LogForbidden as soon as a right turns out to be
         missing, LogUnreachable after `timeout_s`.
         """
-        deadline = time.monotonic() + timeout_s
-        while not self._loaded.wait(_STEP_S):
-            if self._stopping.is_set() or (stopping is not None and stopping.is_set()):
-                return False
-            alive()
-            if self._forbidden is not None:
-                raise self._forbidden
-            if time.monotonic() > deadline:
-                raise LogUnreachable(f"topic {ERASURE} did not answer for {timeout_s:.0f} s")
-        return True
+        return self._follower.wait(timeout_s, stopping=stopping, alive=alive)
 
     def close(self) -> None:
         """Stop following the topic."""
-        self._stopping.set()
-        self._thread.join(5.0)
+        self._follower.close()
 
-    def _follow(self) -> None:
-        # Callers must not go on with old erasures, so this is tried for ever.
-        rounds = Rounds(f"reading topic {ERASURE}")
-        try:
-            while not self._stopping.is_set():
-                if not rounds.once(self._follow_once):
-                    self._stopping.wait(_RETRY_S)
-        finally:
-            self._consumer.close()
-
-    def _follow_once(self) -> None:
-        try:
-            self._looked = self._looked or self._look_for_topic()
-            if self._looked:
-                self._take_next()
-        except LogForbidden as error:
-            self._forbidden = error
-            self._stopping.wait(_RETRY_S)
-
-    def _take_next(self) -> None:
-        while self._on_erasure is not None and self._untold:
+    def _take(self, message: Message) -> None:
+        erasure = self.erasures.take(message.value())
+        if self._on_erasure is None:
+            return
+        if erasure is not None:
+            self._untold.append(erasure)
+        while self._untold:
             self._on_erasure(self._untold[0])
             self._untold.popleft()
-        # A record whose taking failed does not come again from the consumer.
-        message = self._untaken
-        if message is None:  # an empty record counts as false
-            message = self._consumer.poll(_POLL_S)
-        if message is None:
-            return
-        error = message.error()
-        if error is None:
-            self._untaken = message
-            erasure = self.erasures.take(message.value())
-            if erasure is not None and self._on_erasure is not None:
-                self._untold.append(erasure)
-            self._untaken = None
-        elif error.code() == KafkaError._PARTITION_EOF:
-            self._loaded.set()
-            self._forbidden = None
-        else:
-            check_allowed(error, f"topic {ERASURE}")
-
-    def _look_for_topic(self) -> bool:
-        """Return True once the log has told whether the topic exists.
-
-        The log of an earlier version has no such topic: nothing was erased yet. Another error, for
-        example missing rights, does not mean that the topic is missing.
-        """
-        try:
-            error = self._consumer.list_topics(ERASURE, timeout=2.0).topics[ERASURE].error
-        except KafkaException as unreachable:
-            error = unreachable.args[0]
-        check_allowed(error, f"topic {ERASURE}")
-        if error is None:
-            return True
-        if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            self._loaded.set()
-            return True
-        self._stopping.wait(_RETRY_S)
-        return False
 
 
 def append_erasures(bootstrap_servers: str, devices: Iterable[str], before_ms: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import threading
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
@@ -13,8 +12,8 @@ import msgspec
 from consumers.streams.events import forward_event
 from consumers.streams.fix_processor import DeviceState, FixProcessor
 from consumers.streams.geofences.definition import Geofence, InvalidGeofence, decode_geofence
-from consumers.streams.geofences.fence_index import Candidate, Fence, FenceIndex
-from consumers.streams.geofences.shape import side_of_depth
+from consumers.streams.geofences.fence_index import Fence, FenceIndex
+from consumers.streams.geofences.shape import INSIDE
 from consumers.streams.geofences.stays import Stay, take_fix
 from consumers.streams.global_table import GlobalTable
 from consumers.streams.processor import Context
@@ -29,8 +28,7 @@ logger = logging.getLogger(__name__)
 TYPE: Final = "geofence"
 #: m; a fix that is known no better decides nothing.
 _ACCURACY_M_MAX: Final = 10_000_000.0
-_UNKNOWN: Final = (None, math.nan)
-_NO_CANDIDATES: Final[Mapping[str, Candidate]] = {}
+_NO_CANDIDATES: Final[Mapping[str, Fence]] = {}
 
 
 class GeofencesState(DeviceState):
@@ -53,7 +51,7 @@ class Geofences(FixProcessor[GeofencesState]):
         self.fences = FenceIndex()
         self._table: GlobalTable[Geofence] | None = None
         # Candidates for the fixes of a batch, by the identity of the fix.
-        self._candidates: dict[int, dict[str, Candidate]] = {}
+        self._candidates: dict[int, dict[str, Fence]] = {}
 
     def topics(self) -> Sequence[Topic]:
         """Return the topic of definitions."""
@@ -83,9 +81,11 @@ class Geofences(FixProcessor[GeofencesState]):
     def prepare(self, fixes: Sequence[Fix]) -> None:
         """Find the fences that the fixes of a batch may be in."""
         self._follow()
-        self._candidates = {
-            id(fixes[number]): found for number, found in self.fences.candidates(fixes).items()
-        }
+        found = self.fences.candidates(fixes, [self._margin_m(fix) for fix in fixes])
+        self._candidates = {id(fixes[number]): fences for number, fences in found.items()}
+
+    def _margin_m(self, fix: Fix) -> float:
+        return self._accuracy_m if fix.accuracy is None else fix.accuracy
 
     def observe(
         self,
@@ -105,7 +105,7 @@ class Geofences(FixProcessor[GeofencesState]):
         if not candidates and not state.stays:
             return state
         lat, lon = fix.lat, fix.lon
-        margin_m = fix.accuracy if fix.accuracy is not None else self._accuracy_m
+        margin_m = self._margin_m(fix)
         # False for NaN, which decides nothing.
         if not 0.0 <= margin_m <= _ACCURACY_M_MAX:
             return state
@@ -115,19 +115,11 @@ class Geofences(FixProcessor[GeofencesState]):
             return fence if fence is not None and fence.is_for(device) else None
 
         def side_of(fence: Fence) -> int:
-            _, depth_m = candidates.get(fence.key, _UNKNOWN)
-            if depth_m == depth_m:  # noqa: PLR0124 - NaN is not
-                return side_of_depth(depth_m, margin_m)
+            if fence.is_circle and fence.key in candidates:
+                return INSIDE
             return fence.shape.side(lat, lon, margin_m)
 
-        transitions = take_fix(
-            state.stays,
-            time,
-            # Those that the fix may be inside of.
-            [fence for fence, depth_m in candidates.values() if not depth_m < margin_m],
-            fence_of,
-            side_of,
-        )
+        transitions = take_fix(state.stays, time, candidates.values(), fence_of, side_of)
         for kind, fence, since in transitions:
             attributes = {
                 "fence": fence.name, "owner": fence.owner, "since": since, "lat": lat, "lon": lon,

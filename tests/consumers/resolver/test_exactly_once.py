@@ -31,6 +31,8 @@ from waylog.kafka.clients import client_config, ensure_topics, producer_config
 from waylog.kafka.topics import ADDRESS, ERROR, LOCATION
 from waylog.messages import Fix, decode_address, decode_rejected, encode, fix_id
 
+#: Of the long test.
+KILLS = int(os.environ.get("WAYLOG_TEST_KILLS", "30"))
 EXACTLY_ONCE = ("--processing-guarantee", "exactly_once_v2")
 
 StartResolver = Callable[..., Process]
@@ -184,10 +186,11 @@ def test_killed_resolvers_and_brokers_lose_nothing_and_repeat_nothing(
 
 
 @pytest.mark.long
-def test_thirty_kills_lose_nothing_and_repeat_nothing(
+@pytest.mark.timeout(120 + 60 * KILLS)
+def test_many_kills_lose_nothing_and_repeat_nothing(
     broker: Broker, start_resolver: StartResolver, load: Load, seen: Seen
 ) -> None:
-    kill_often(broker, start_resolver, load, seen, 30)
+    kill_often(broker, start_resolver, load, seen, KILLS)
 
 
 def test_a_resolver_that_wakes_after_its_partitions_moved_writes_nothing(

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import zlib
 from collections import deque
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from consumers.streams import registry
+from consumers.streams.geofences.definition import decode_geofence
+from consumers.streams.geofences.topology import Geofences
+from consumers.streams.meetings.topology import Meetings
 from consumers.streams.processor import Topology
+from consumers.streams.properties import Properties
 from consumers.streams.store import Store
 from consumers.streams.stream_task import PUNCTUATE_MS, StreamTask
 from consumers.worker.records import OutputRecord, StateRecord
 from tests.consumers.streams.harness import NOW, Record
+from waylog.friendships import Friendship, friendship_key
 from waylog.messages import Fix, encode
 
 #: Of each topic.
@@ -96,3 +103,22 @@ class Chain:
 
 def partition_of(key: bytes) -> int:
     return zlib.crc32(key) % PARTITIONS
+
+
+def chain_of(
+    name: str,
+    properties: Mapping[str, str],
+    fences: Mapping[str, bytes],
+    friends: Iterable[tuple[str, str, int]],
+) -> Chain:
+    """Return an installed topology that knows geofences, and friends since a time in ms."""
+    topology = registry.find(name)(Properties(properties))
+    if isinstance(topology, Geofences):
+        for key, value in fences.items():
+            topology.define(key, decode_geofence(value))
+    if isinstance(topology, Meetings):
+        for one, other, since in friends:
+            for table in (topology.positions.table, topology.pairs.table):
+                table.friends.put(friendship_key(one, other), Friendship(since))
+                table.friends.put(friendship_key(other, one), Friendship(since))
+    return Chain(topology)

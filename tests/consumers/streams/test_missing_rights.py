@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -36,10 +37,10 @@ def account(secured: Secured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return secured
 
 
-def ended(account: Secured, name: str) -> tuple[int, str]:
+def ended(account: Secured, name: str, *more: str) -> tuple[int, str]:
     """Run a topology, which must end by itself; return status and last line."""
     words = ("streams", "run", name, "--bootstrap-servers", account.login)
-    process = Process(*words)
+    process = Process(*words, *more)
     status = process.wait(60)
     return status, process.output.splitlines()[-1]
 
@@ -66,3 +67,19 @@ def test_a_topology_that_may_not_read_its_definitions_says_so_and_ends(
     status, line = ended(account, "geofences")
     assert status == 1
     assert "geofence" in line
+
+
+def test_a_topology_that_may_write_no_transactions_says_so_and_ends(
+    account: Secured, root: AdminClient
+) -> None:
+    allow(root, AclOperation.CREATE, "kafka-cluster", ResourceType.BROKER)
+    for topic in (LOCATION, ERASURE, "streams-trips-changelog", "trip", "trip-day", "error"):
+        allow(root, AclOperation.ALL, topic)
+    allow(root, AclOperation.ALL, "streams-trips", ResourceType.GROUP)
+    status, line = ended(account, "trips", "--processing-guarantee", "exactly_once_v2")
+    assert status == 1
+    assert re.fullmatch(
+        r"waylog streams: transactional id streams-trips-\S+ is forbidden: the user as whom this "
+        r"client logs in needs the right WRITE on it",
+        line,
+    ), line

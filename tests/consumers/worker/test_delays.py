@@ -14,7 +14,8 @@ from consumers.worker.processing_guarantee import ProcessingGuarantee
 from consumers.worker.records import InputRecord, OutputRecord, StateRecord
 from consumers.worker.worker import Worker
 from tests.consumers.running import Broker, await_condition
-from tests.consumers.worker.test_leaving import NoState, NoTelemetry
+from tests.consumers.worker.counting import NoTelemetry
+from tests.consumers.worker.test_leaving import NoState
 from tests.consumers.worker.test_worker import Reader
 from waylog.kafka.clients import ensure_topics, producer_config
 from waylog.kafka.topics import ADDRESS, LOCATION, Topic

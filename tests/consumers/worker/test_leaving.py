@@ -13,6 +13,7 @@ from consumers.worker.records import InputRecord, OutputRecord, StateRecord
 from consumers.worker.worker import Worker
 from tests.closed_consumers import observed_consumers
 from tests.consumers.running import Broker, await_condition
+from tests.consumers.worker.counting import NoTelemetry
 from waylog.kafka.clients import consumer_config
 from waylog.kafka.group_membership import leave_group
 from waylog.kafka.topics import ADDRESS, LOCATION
@@ -55,11 +56,6 @@ class Held:
 
     def state_changes(self, states: Mapping[int, NoState]) -> Mapping[int, Sequence[StateRecord]]:
         return {}
-
-
-class NoTelemetry:
-    def record(self, topic: str, value: bytes) -> None:
-        """Drop it."""
 
 
 def test_a_worker_that_is_stopped_amid_a_rebalance_leaves_before_it_closes(

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.dying_threads import assert_process_ends
 from tests.odd_records import MALFORMED_VALUES
 from tests.spark.running import start_broker
 from waylog.history.erasures import (
@@ -72,14 +71,3 @@ def test_records_that_are_no_erasures_are_left_out(
         "a record of topic erasure is no erasure of ours"
     ]
     assert read_erasures(servers).known() == known
-
-
-def test_a_thread_that_follows_erasures_takes_its_process_with_it() -> None:
-    assert_process_ends(
-        """
-        from waylog.history import erasures
-        erasures.check_allowed = die
-        log = erasures.ErasureLog("127.0.0.1:1")
-        """,
-        "erasures",
-    )

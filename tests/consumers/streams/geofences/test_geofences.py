@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from consumers.streams.geofences.definition import Geofence, decode_geofence
 from consumers.streams.geofences.topology import Geofences
 from consumers.streams.properties import Properties
 from tests.consumers.streams.geofences.truth import depth
 from tests.consumers.streams.harness import BEGIN, Driven, events_of, make_fix
-from tests.consumers.streams.tracks import geolife
 from waylog.messages import Event, Fix
 
 #: Degrees of latitude that are 100 m.
@@ -311,34 +308,3 @@ def test_many_fences_at_one_place_are_all_told_and_the_index_grows_in_steps() ->
     topology.define("ann/2496", msgspec.convert(moved, Geofence))
     entered = transitions(driven.send(at(3, 0)))
     assert [fence for _, fence, _ in entered] == ["2497", "2498", "2499"]
-
-
-def test_real_tracks_give_what_a_batch_job_computes() -> None:
-    # Some of them only: the naive computation takes its time.
-    tracks = geolife(30_000).values()
-    chosen = (replace(fix, accuracy=15.0) for own in tracks for fix in own[::700])
-    fixes = sorted(chosen, key=lambda fix: (fix.time, fix.id))
-    chance = random.Random(5)
-    definitions: Definitions = {}
-    for number in range(30):
-        near = chance.choice(fixes)
-        lat, lon, size = near.lat, near.lon, chance.choice([0.002, 0.01, 0.05])
-        owner = chance.choice(["*", near.user])
-        corners = [[lon - size, lat - size], [lon + size, lat - size], [lon, lat + size]]
-        shape: dict[str, Any] = chance.choice([
-            {"circle": {"lat": lat, "lon": lon, "radius": size * 1e5}},
-            {"polygon": {"type": "Polygon", "coordinates": [[*corners, corners[0]]]}},
-            {"corridor": {"line": {"type": "LineString", "coordinates": corners},
-                          "width": size * 3e4}},
-        ])  # fmt: skip
-        definitions[f"{owner}/{number}"] = shape | {"dwell": 900}
-    fixes = [fix for fix in fixes if is_clear(definitions, [fix])]
-    for _ in range(200):  # late and repeated ones
-        place = chance.randrange(len(fixes) - 50)
-        fixes.insert(place + chance.randrange(50), fixes[place])
-    driven = geofences(definitions)
-    for begin in range(0, len(fixes), 500):
-        driven.send(*fixes[begin : begin + 500])
-    told = comparable(events_of(driven.outputs))
-    assert len(told) > 30
-    assert told == naive(definitions, fixes)

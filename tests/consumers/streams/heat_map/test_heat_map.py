@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import defaultdict
 from typing import Any
 
@@ -17,7 +16,6 @@ from consumers.streams.heat_map.topology import HeatMap
 from consumers.streams.properties import Properties
 from tests.consumers.streams.chain import Chain, partition_of
 from tests.consumers.streams.harness import BEGIN, make_fix
-from tests.consumers.streams.tracks import geolife
 from tests.odd_records import MALFORMED_VALUES
 from waylog.config import ConfigError
 from waylog.messages import Fix
@@ -242,27 +240,6 @@ def test_what_comes_again_after_a_kill_counts_once() -> None:
     assert {place: count for place, count in counts(chain).items() if place[1] == 60} == naive(
         fixes
     )
-
-
-def test_real_tracks_give_what_a_batch_job_computes() -> None:
-    """As if all of them went the same week."""
-    week = 7 * 86_400_000
-    fixes = [
-        msgspec.structs.replace(fix, time=BEGIN + fix.time % week, received=BEGIN + week)
-        for own in geolife(4000).values()
-        for fix in own
-    ]
-    fixes.sort(key=lambda fix: fix.time)
-    chance = random.Random(4)
-    shuffled = sorted(fixes, key=lambda fix: fix.time + chance.randrange(0, 60_000))
-    chain = started(update_s="600")
-    for begin in range(0, len(shuffled), 1000):
-        chain.send(*shuffled[begin : begin + 1000])
-        chain.pass_time(100)
-    settle(chain, 8 * 86_400)
-    truth = naive(shuffled, windows=(60, 3600))
-    assert without_far(counts(chain)) == truth
-    assert len(truth) > 1000
 
 
 def test_partitions_are_summed() -> None:

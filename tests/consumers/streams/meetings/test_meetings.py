@@ -19,7 +19,6 @@ from consumers.streams.meetings.topology import Meetings
 from consumers.streams.properties import Properties
 from tests.consumers.streams.chain import Chain
 from tests.consumers.streams.harness import BEGIN, Record, events_of, make_fix
-from tests.consumers.streams.tracks import geolife
 from tests.consumers.streams.trips.truth import Spot, metres
 from tests.odd_records import MALFORMED_VALUES
 from waylog.config import ConfigError
@@ -394,28 +393,4 @@ def test_meetings_are_those_of_all_pairs(
             chain.restart()
         chain.send(fix)
     end(chain)
-    assert ended(chain) == truth
-
-
-def test_real_tracks_give_what_a_batch_job_computes() -> None:
-    """A logger, and friends who were along for some of the way, each with its own moments."""
-    [own] = geolife(6000, ("012",)).values()
-    fixes = [msgspec.structs.replace(fix, device="ann/phone", user="ann") for fix in own]
-    for number, (shift, name) in enumerate([(10, "bob/car"), (60, "carl/x"), (400, "dora/y")]):
-        for fix in own[number :: 4 + number]:
-            wide = shift if (fix.time // 3_600_000) % 2 else 10 * shift
-            fixes.append(
-                msgspec.structs.replace(
-                    fix, device=name, user=name.split("/")[0], lat=fix.lat + wide * METRE
-                )
-            )
-    fixes.sort(key=lambda fix: (fix.time, fix.device))
-    chain = started("ann-bob ann-carl bob-carl ann-dora", near_m="50.3", wait_s="1e6")
-    for begin in range(0, len(fixes), 500):
-        chain.send(*fixes[begin : begin + 500])
-    end(chain)
-    pairs = {frozenset(each) for each in (("ann", "bob"), ("ann", "carl"), ("bob", "carl"),
-                                          ("ann", "dora"))}  # fmt: skip
-    truth = naive(fixes, pairs, 50.3, 75.45)
-    assert len(truth) > 10
     assert ended(chain) == truth

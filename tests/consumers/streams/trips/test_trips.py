@@ -15,7 +15,6 @@ from consumers.streams.properties import Properties
 from consumers.streams.trips.messages import Trip, TripDay
 from consumers.streams.trips.topology import Trips
 from tests.consumers.streams.harness import BEGIN, Driven, make_fix
-from tests.consumers.streams.tracks import geolife
 from tests.consumers.streams.trips.truth import Spot, comparable, trips
 from tests.odd_records import MALFORMED_VALUES
 from waylog.config import ConfigError
@@ -345,17 +344,3 @@ def test_any_fixes_give_records_that_can_be_read(fixes: list[Any]) -> None:
     told_of: list[Trip | TripDay] = [*found.values(), *days.values()]
     for each in told_of:
         assert math.isfinite(each.distance_m) and each.distance_m >= 0 and each.moving_s >= 0
-
-
-def test_real_tracks_give_what_a_batch_job_computes() -> None:
-    zone = "Asia/Shanghai"
-    trips_found = 0
-    for device, fixes in geolife(3000).items():
-        fixes.append(flush(fixes, device))
-        driven = started(time_zone=zone, update_s="600")
-        for begin in range(0, len(fixes), 500):
-            driven.send(*fixes[begin : begin + 500], *fixes[max(0, begin - 3) : begin : 2])
-        truth = comparable(trips(spots_of(fixes), zone))
-        assert is_near(told(driven, device), truth), device
-        trips_found += len(truth[0])
-    assert trips_found > 20

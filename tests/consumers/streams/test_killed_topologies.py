@@ -1,11 +1,17 @@
-"""Each topology on an Apache Kafka: kill -9 amid the records, and what its results are then."""
+"""Each topology on a log: kill -9 amid the records, and what its results are then.
+
+The log is an Apache Kafka (-m kafka), or our broker for one of them. Values are sealed or plain.
+"""
 
 from __future__ import annotations
 
 import math
 import random
 import signal
-from typing import Any, Final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import pytest
@@ -13,16 +19,16 @@ from confluent_kafka import Producer
 
 from consumers.streams import registry
 from consumers.streams.definitions import write_definitions
-from consumers.streams.geofences.definition import decode_geofence
 from consumers.streams.processor import application_id, changelog_topic
 from consumers.streams.properties import Properties
 from tests.apache_kafka import apache_kafka
-from tests.consumers.running import Process, await_condition
-from tests.consumers.streams.chain import Chain
+from tests.consumers.running import Broker, Process, await_condition
+from tests.consumers.streams.chain import chain_of
 from tests.consumers.streams.harness import make_fix
 from tests.consumers.streams.test_topologies_on_a_broker import Reader
 from waylog.friendships import Friendship, friendship_key
 from waylog.kafka.clients import ensure_topics, producer_config
+from waylog.kafka.ranges.topic_reader import read_topic
 from waylog.kafka.topics import (
     EVENT,
     FRIENDSHIP_TOPIC,
@@ -34,8 +40,10 @@ from waylog.kafka.topics import (
 )
 from waylog.messages import Fix, decode_event, encode
 from waylog.observability.telemetry import now_ms
+from waylog.sealing.sealing import ENVIRONMENT, is_sealed, is_sealed_topic, shared_key_ring
+from waylog.sealing.value_encryption import ensure_master_key
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 #: By topology: its properties, and the topics of its results.
 TOPOLOGIES: Final[dict[str, tuple[dict[str, str], tuple[str, ...]]]] = {
@@ -83,12 +91,15 @@ def fixes() -> list[Fix]:
     return found
 
 
+#: Users who are friends from the beginning on.
+FRIENDS: Final = [(f"u{2 * pair}", f"u{2 * pair + 1}", 0) for pair in range(PAIRS)]
+
+
 def befriended() -> dict[str, bytes | None]:
-    pairs = ((2 * pair, 2 * pair + 1) for pair in range(PAIRS))
     return {
-        friendship_key(f"u{one}", f"u{other}"): msgspec.json.encode(Friendship(0))
-        for pair in pairs
-        for one, other in (pair, pair[::-1])
+        friendship_key(*names): msgspec.json.encode(Friendship(since))
+        for one, other, since in FRIENDS
+        for names in ((one, other), (other, one))
     }
 
 
@@ -106,15 +117,7 @@ def result(topic: str, key: bytes, value: bytes) -> tuple[tuple[Any, ...], Any]:
 
 def truth(name: str, sent: list[Fix]) -> dict[Any, Any]:
     """Return the results of the topology without a log, in one go."""
-    topology = registry.find(name)(Properties(TOPOLOGIES[name][0]))
-    for processor in topology.processors():
-        table = getattr(processor, "table", None)
-        for key in befriended():
-            if table is not None:
-                table.friends.put(key, Friendship(0))
-        if name == "geofences":
-            processor.define("*/zoo", decode_geofence(FENCE))  # type: ignore[attr-defined]
-    chain = Chain(topology)
+    chain = chain_of(name, TOPOLOGIES[name][0], {"*/zoo": FENCE}, FRIENDS)
     chain.now_ms = now_ms()
     for fix in sent:
         chain.send(fix)
@@ -123,16 +126,61 @@ def truth(name: str, sent: list[Fix]) -> dict[Any, Any]:
     return dict(result(each.topic, each.key or b"", each.value) for each in chain.outputs)
 
 
-@pytest.mark.parametrize("name", TOPOLOGIES)
-@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
-def test_after_kill_9_its_results_are_those_of_a_run_in_one_go(name: str, guarantee: str) -> None:
+class Case(NamedTuple):
+    """A topology, its guarantee, whether values are sealed, and the log."""
+
+    name: str
+    guarantee: str
+    sealed: bool = False
+    log: str = "apache-kafka"
+
+    def __str__(self) -> str:
+        return "-".join([self.name, self.guarantee, *["sealed"] * self.sealed, self.log])
+
+
+CASES: Final = [
+    Case("geofences", "exactly_once_v2", sealed=True, log="waylog"),
+    *(
+        pytest.param(Case(name, guarantee, sealed), marks=pytest.mark.kafka)
+        for name in TOPOLOGIES
+        for guarantee, sealed in (
+            ("at_least_once", False), ("exactly_once_v2", False), ("exactly_once_v2", True),
+        )
+    ),
+]  # fmt: skip
+
+
+@contextmanager
+def running_log(name: str, folder: Path) -> Iterator[str]:
+    """Run a log; yield its bootstrap servers."""
+    if name == "apache-kafka":
+        with apache_kafka() as servers:
+            yield servers
+        return
+    broker = Broker(folder)
+    try:
+        yield broker.address
+    finally:
+        broker.process.stop()
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_after_kill_9_its_results_are_those_of_a_run_in_one_go(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = case.name
     properties, topics = TOPOLOGIES[name]
-    with apache_kafka() as servers:
+    if case.sealed:
+        path = tmp_path / "master.key"
+        ensure_master_key(path)
+        monkeypatch.setenv(ENVIRONMENT, str(path))
+    with running_log(case.log, tmp_path) as servers:
         ensure_topics(servers)
+        keys = shared_key_ring(servers)
         write_definitions(servers, FRIENDSHIP_TOPIC, befriended(), "a friendship")
         write_definitions(servers, GEOFENCE_TOPIC, {"*/zoo": FENCE}, "a geofence")
         words = ["streams", "run", name, "--bootstrap-servers", servers]
-        words += ["--processing-guarantee", guarantee]
+        words += ["--processing-guarantee", case.guarantee]
         for text in properties.items():
             words += ["--property", "=".join(text)]
         sent = fixes()
@@ -140,7 +188,10 @@ def test_after_kill_9_its_results_are_those_of_a_run_in_one_go(name: str, guaran
 
         def send(some: list[Fix]) -> None:
             for fix in some:
-                producer.produce(LOCATION, encode(fix), fix.device)
+                value = encode(fix)
+                if keys is not None:
+                    value = keys.seal_value(LOCATION, value, fix.device.encode())
+                producer.produce(LOCATION, value, fix.device)
                 producer.poll(0)
             assert producer.flush(60) == 0
 
@@ -165,17 +216,34 @@ def test_after_kill_9_its_results_are_those_of_a_run_in_one_go(name: str, guaran
                 readers += of_results
 
                 def found() -> dict[Any, Any]:
+                    records = [record for reader in of_results for record in reader.read()]
+                    if keys is not None:
+                        # Those that have been opened are plain.
+                        records = keys.open_messages(records)
                     return dict(
-                        result(record.topic(), record.key(), record.value())
-                        for reader in of_results
-                        for record in reader.read()
+                        result(record.topic(), record.key(), record.value()) for record in records
                     )
 
                 await_condition(lambda: found() == expected, 120, f"{len(expected)} results")
+                if case.guarantee == "exactly_once_v2":
+                    ids = [
+                        decode_event(record.value()).id
+                        for reader in of_results
+                        for record in reader.records
+                        if record.topic() == EVENT
+                    ]
+                    assert len(ids) == len(set(ids))
                 assert second.stop() == 0
             finally:
                 second.stop(signal.SIGKILL)
+            for topic in (LOCATION, changelog, *topics):
+                stored = read_topic(servers, topic)
+                assert {is_sealed(each.value()) for each in stored if each.value()} == {
+                    case.sealed and is_sealed_topic(topic)
+                }
         finally:
             first.stop(signal.SIGKILL)
             for reader in readers:
                 reader.close()
+            if keys is not None:
+                keys.close()

@@ -1,0 +1,90 @@
+"""A proxy between clients and a broker that holds back what they append."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import threading
+from collections import Counter
+from types import TracebackType
+
+from tests.tcp_server import tcp_server
+
+PRODUCE = 0
+HEARTBEAT = 12
+
+
+class HoldingProxy:
+    """Passes requests on; the broker has to advertise the proxy's port."""
+
+    def __init__(self, port: int, target: int) -> None:
+        self._port = port
+        self._target = target
+        self._loop = asyncio.new_event_loop()
+        self._passes = asyncio.Event()
+        self._passes.set()
+        self._stopping = asyncio.Event()
+        self._serves = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        #: Set while a request to append waits.
+        self.is_held = threading.Event()
+        #: Requests so far, by the key of their API.
+        self.requests: Counter[int] = Counter()
+
+    def hold(self) -> None:
+        """Let no request to append pass from now on."""
+        self._loop.call_soon_threadsafe(self._passes.clear)
+
+    def release(self) -> None:
+        """Let all pass."""
+        self._loop.call_soon_threadsafe(self._passes.set)
+
+    def __enter__(self) -> HoldingProxy:
+        self._thread.start()
+        assert self._serves.wait(30)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join(30)
+        self._loop.close()
+
+    def _run(self) -> None:
+        self._loop.run_until_complete(self._serve_all())
+
+    async def _serve_all(self) -> None:
+        async with tcp_server(self._serve, self._port):
+            self._serves.set()
+            await self._stopping.wait()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answers, requests = await asyncio.open_connection("127.0.0.1", self._target)
+        passing = asyncio.create_task(_pass_on(answers, writer))
+        try:
+            while True:
+                size = await reader.readexactly(4)
+                frame = await reader.readexactly(int.from_bytes(size, "big"))
+                (api,) = struct.unpack_from(">h", frame)
+                self.requests[api] += 1
+                if api == PRODUCE and not self._passes.is_set():
+                    self.is_held.set()
+                    await self._passes.wait()
+                    self.is_held.clear()
+                requests.write(size + frame)
+        except asyncio.IncompleteReadError:
+            pass
+        finally:
+            passing.cancel()
+            requests.close()
+            await asyncio.gather(passing, return_exceptions=True)
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(1 << 16):
+        writer.write(data)
+    writer.close()

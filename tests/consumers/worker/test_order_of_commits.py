@@ -1,0 +1,219 @@
+"""Offsets are committed after the results of their records, and only by a member of the group.
+
+Results are held back on their way to the log; meanwhile the group puts their worker out, or the
+worker stops. The log is our broker, or Apache Kafka (-m kafka).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from broker_core.protocol import definitions as api
+from consumers.worker.membership import WorkerSettings
+from consumers.worker.processing_guarantee import EXACTLY_ONCE
+from consumers.worker.worker import Worker
+from tests.apache_kafka import apache_kafka
+from tests.broker_core.server.raw_client import RawClient
+from tests.consumers.running import await_condition
+from tests.consumers.worker.counting import Counter, Counts, NoTelemetry
+from tests.consumers.worker.holding_proxy import HEARTBEAT, HoldingProxy
+from tests.contract.broker_process import BrokerProcess
+from tests.ports import reserved_ports
+from waylog.config import parse_endpoint
+from waylog.kafka.clients import consumer_config, ensure_topics, producer_config
+from waylog.kafka.ranges.topic_reader import read_topic
+from waylog.kafka.topics import TOPICS, Topic
+
+GROUP = "counters"
+OURS = (Topic("in", 1), Topic("out", 1), Topic("states", 1, {"cleanup.policy": "compact"}))
+
+
+class Log(NamedTuple):
+    """A log that is reached directly, or by a proxy that can hold back what is appended."""
+
+    servers: str
+    held: str
+    proxy: HoldingProxy
+
+    def send(self) -> None:
+        """Append a record, always with the same key."""
+        producer = Producer(producer_config(self.servers, "test"))
+        producer.produce("in", b"", b"key")
+        assert producer.flush(60) == 0
+
+    def results(self) -> list[bytes | None]:
+        """Return the results that readers of committed records see."""
+        return [each.value() for each in read_topic(self.servers, "out")]
+
+    def stored(self) -> int:
+        """Return the offset after the last result, whether it is committed or not."""
+        config = consumer_config(self.servers, "test", "test", isolation_level="read_uncommitted")
+        consumer = Consumer(config)
+        try:
+            return consumer.get_watermark_offsets(TopicPartition("out", 0), timeout=60)[1]
+        finally:
+            consumer.close()
+
+    def committed(self) -> int:
+        """Return the group's offset; negative if there is none."""
+        consumer = Consumer(consumer_config(self.servers, "test", GROUP))
+        try:
+            [found] = consumer.committed([TopicPartition("in", 0)], timeout=60)
+            return found.offset
+        finally:
+            consumer.close()
+
+    def await_committed(self, offset: int) -> None:
+        await_condition(lambda: self.committed() == offset, 60, f"offset {offset}")
+
+    def members(self) -> list[str]:
+        """Return the ids of the group's members."""
+
+        async def ask() -> list[str]:
+            client = await RawClient.connect(parse_endpoint(self.servers))
+            answer = await client.call(api.DESCRIBE_GROUPS, 0, {"groups": [GROUP]})
+            await client.close()
+            return [each["member_id"] for each in answer["groups"][0]["members"]]
+
+        return asyncio.run(ask())
+
+    def put_out(self) -> None:
+        """Put the only member out of the group, and wait until it has asked for news."""
+
+        async def leave(member: str) -> int:
+            client = await RawClient.connect(parse_endpoint(self.servers))
+            body = {"group_id": GROUP, "members": [{"member_id": member}]}
+            answer = await client.call(api.LEAVE_GROUP, 3, body)
+            await client.close()
+            return int(answer["error_code"])
+
+        [member] = self.members()
+        assert asyncio.run(leave(member)) == 0
+        before = self.proxy.requests[HEARTBEAT]
+        await_condition(lambda: self.proxy.requests[HEARTBEAT] > before, 60, "a heartbeat")
+
+
+@pytest.fixture(params=["waylog", pytest.param("apache-kafka", marks=pytest.mark.kafka)])
+def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
+    direct, target, port = reserved_ports(3)
+    held = {
+        "listener_security_protocol_map": "HELD:PLAINTEXT",
+        "listeners": f"HELD://127.0.0.1:{target}",
+        "advertised_listeners": f"HELD://127.0.0.1:{port}",
+    }
+    with HoldingProxy(port, target) as proxy:
+        if request.param == "apache-kafka":
+            with apache_kafka(more=held) as servers:
+                yield _made(servers, port, proxy)
+            return
+        plain = f"PLAINTEXT://127.0.0.1:{direct}"
+        broker = BrokerProcess(
+            tmp_path,
+            listener_security_protocol_map="HELD:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            listeners=f"{plain},{held['listeners']}",
+            advertised_listeners=f"{plain},{held['advertised_listeners']}",
+        )
+        broker.start()
+        try:
+            yield _made(f"127.0.0.1:{direct}", port, proxy)
+        finally:
+            broker.stop()
+
+
+def _made(servers: str, port: int, proxy: HoldingProxy) -> Log:
+    ensure_topics(servers, (*TOPICS, *OURS))
+    return Log(servers, f"127.0.0.1:{port}", proxy)
+
+
+@contextmanager
+def running(
+    servers: str, settings: WorkerSettings, counter: Counter | None = None
+) -> Iterator[Callable[[], None]]:
+    """Run a worker; give what stops it and waits for its end."""
+    worker: Worker[Counts] = Worker(
+        *(servers, GROUP, "in", counter or Counter()),
+        client_id="counter",
+        telemetry=NoTelemetry(),
+        settings=settings,
+    )
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+
+    def stop() -> None:
+        worker.stop()
+        thread.join(60)
+        assert not thread.is_alive()
+
+    try:
+        yield stop
+    finally:
+        stop()
+
+
+@pytest.mark.parametrize("keeps_state", [True, False])
+def test_a_worker_that_stops_before_its_results_are_stored_commits_no_offset(
+    log: Log, keeps_state: bool
+) -> None:
+    settings = WorkerSettings(commit_interval_s=0.0, drain_s=0.5)
+    with running(log.held, settings, Counter(keeps_state=keeps_state)) as stop:
+        log.send()
+        log.await_committed(1)
+        log.proxy.hold()
+        log.send()
+        assert log.proxy.is_held.wait(60)
+        stop()
+    assert log.committed() == 1
+    assert log.stored() == 1
+    log.proxy.release()
+    with running(log.held, settings, Counter(keeps_state=keeps_state)):
+        log.await_committed(2)
+    # What was held may be stored, too: at least once.
+    assert len(log.results()) in (2, 3)
+
+
+def test_a_worker_that_is_put_out_while_its_results_are_on_the_way_commits_nothing(
+    log: Log,
+) -> None:
+    settings = WorkerSettings(processing_guarantee=EXACTLY_ONCE)
+    with running(log.held, settings) as stop:
+        log.send()
+        log.await_committed(1)
+        log.proxy.hold()
+        log.send()
+        assert log.proxy.is_held.wait(60)
+        log.put_out()
+        # Another one takes the partition over. It sees nothing of the results that are held.
+        counter = Counter()
+        with running(log.servers, settings, counter):
+            assert counter.is_restored.wait(60)
+            log.proxy.release()
+            await_condition(lambda: len(log.members()) == 2, 60, "both members")
+            log.send()
+            log.await_committed(3)
+            stop()
+    assert log.results() == [b"1", b"2", b"3"]
+
+
+def test_results_of_a_partition_that_was_lost_are_not_committed_later(log: Log) -> None:
+    settings = WorkerSettings(
+        processing_guarantee=EXACTLY_ONCE, transaction_interval_s=5.0, transaction_timeout_s=60.0
+    )
+    with running(log.held, settings):
+        log.send()
+        log.await_committed(1)
+        stored = log.stored()
+        log.send()
+        await_condition(lambda: log.stored() > stored, 60, "a result in an open transaction")
+        log.put_out()
+        log.await_committed(2)
+        log.send()
+        log.await_committed(3)
+    assert log.results() == [b"1", b"2", b"3"]
