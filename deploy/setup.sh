@@ -88,6 +88,22 @@ bytecode() {
   $venv/bin/python -m compileall -q waylog broker_core gateway geoservice consumers spark load_tests
 }
 
+# pytest rewrites the asserts of each file that it imports, and keeps the result. Without this, each
+# of the processes that `make test` starts at once would rewrite all files of a fresh checkout.
+rewritten_tests() {
+  [ "$purpose" = test ] || return 0
+  [ -n "$(find tests -name '*-pytest-*.pyc' -print -quit)" ] && return
+  say "compiling the tests"
+  local half halves=()
+  for half in 'a-f' 'g-z'; do
+    # shellcheck disable=SC2086
+    env -u PYTHONDONTWRITEBYTECODE $venv/bin/python -m pytest --collect-only -qq tests/[$half]*/ >/dev/null 2>&1 &
+    halves+=($!)
+  done
+  # What cannot be collected is told when the tests run.
+  wait "${halves[@]}" || true
+}
+
 world() {
   local inputs=(pyproject.toml geoservice/{index,search,world}/*.py geoservice/index/index.pyx gateway/web/*.py)
   done_for world "${inputs[@]}" && [ -f geoservice/world/world.bin ] && [ -d gateway/web/vendor ] \
@@ -104,3 +120,4 @@ python_packages
 extensions
 bytecode
 world
+rewritten_tests

@@ -28,7 +28,8 @@ from paho.mqtt.enums import CallbackAPIVersion
 from pyarrow import parquet
 
 from gateway.formats.secretbox import encrypt
-from tests.end_to_end.running import WAYLOG, Platform, await_condition
+from tests.consumers.running import await_condition
+from tests.end_to_end.running import WAYLOG, Platform
 from waylog.kafka.ranges.topic_reader import read_topic
 from waylog.kafka.topics import MQTT_STATE, VALUE_KEY
 from waylog.sealing.sealing import MAGIC

@@ -17,9 +17,10 @@ from gateway.mqtt.settings import Settings
 from tests.attacks.strangers import FRIEND, STRANGER, Idler, Wish, connect_as, needs_root
 from tests.broker_core.server.raw_client import request_frame
 from tests.certificates import Certificates
+from tests.consumers.running import await_condition
 from tests.contract.broker_process import BrokerProcess
 from tests.end_to_end.running import Platform as RunningPlatform
-from tests.end_to_end.running import await_condition, start_platform
+from tests.end_to_end.running import start_platform
 from tests.gateway.mqtt.in_memory import Platform, eventually
 from tests.gateway.parts import parts
 from waylog.config import Endpoint

@@ -21,12 +21,20 @@ WAYLOG = (sys.executable, "-m", "waylog.cli")
 
 
 def await_condition(condition: Callable[[], object], timeout_s: float, what: str) -> None:
-    """Wait until `condition()` is true; fails the test with `what` after `timeout_s`."""
+    """Wait until `condition()` is true; fails the test with `what` after `timeout_s`.
+
+    A condition that takes long is looked at less often, so that most of the processor is left to
+    what has to become true.
+    """
     deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
+    while True:
+        began = time.monotonic()
+        if condition():
+            return
+        now = time.monotonic()
+        if now > deadline:
             pytest.fail(f"not within {timeout_s:.0f} s: {what}")
-        time.sleep(0.02)
+        time.sleep(min(max(0.02, 4 * (now - began)), 1.0))
 
 
 class Process:

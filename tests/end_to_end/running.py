@@ -9,25 +9,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.consumers.running import await_condition
+
 WAYLOG = (sys.executable, "-m", "waylog.cli")
 LINK = re.compile(r"live map +(http://\S+)")
 READY = re.compile(r"waylog ready http=(\S+) mqtt=(\S+) kafka=(\S+)")
-
-
-def await_condition(condition: Callable[[], object], timeout_s: float, what: str) -> None:
-    """Wait until `condition()` is true; fails the test with `what` after `timeout_s`."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            pytest.fail(f"not within {timeout_s:.0f} s: {what}")
-        time.sleep(0.05)
 
 
 @dataclass

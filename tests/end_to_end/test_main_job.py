@@ -31,7 +31,8 @@ from pyarrow import dataset
 
 from geoservice.reverse.geocoder import Geocoder
 from tests.apache_kafka import apache_kafka
-from tests.end_to_end.running import Platform, await_condition
+from tests.consumers.running import await_condition
+from tests.end_to_end.running import Platform
 from waylog.kafka.clients import consumer_config
 from waylog.kafka.polling import next_messages
 from waylog.messages import Address, Fix, decode_address, decode_fix

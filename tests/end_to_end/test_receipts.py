@@ -19,7 +19,8 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 from tests.consumers.connect.connect_process import ConnectProcess
-from tests.end_to_end.running import WAYLOG, Platform, await_condition, start_platform
+from tests.consumers.running import await_condition
+from tests.end_to_end.running import WAYLOG, Platform, start_platform
 from waylog.config import parse_endpoint
 from waylog.history.history_reader import HistoryReader
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.running import Platform, await_condition
+from tests.consumers.running import await_condition
+from tests.end_to_end.running import Platform
 from waylog.kafka.ranges.topic_reader import read_topic
 from waylog.kafka.topics import EVENT, FRIENDSHIP
 from waylog.messages import decode_event

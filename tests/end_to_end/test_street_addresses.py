@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from geoservice.importer.build import build_index
-from tests.end_to_end.running import Platform, await_condition
+from tests.consumers.running import await_condition
+from tests.end_to_end.running import Platform
 from tests.geoservice.small_extract import SOUTH, STEP, WEST, write_extract
 
 HOUSE = (SOUTH + 1.5e-4, WEST + 0.5 * STEP)

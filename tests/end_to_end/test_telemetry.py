@@ -6,7 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from tests.end_to_end.running import Platform, await_condition
+from tests.consumers.running import await_condition
+from tests.end_to_end.running import Platform
 from tests.end_to_end.test_hostile_input import assert_serves
 
 

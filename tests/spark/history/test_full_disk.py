@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.end_to_end.running import await_condition
+from tests.consumers.running import await_condition
 from tests.small_disk import small_disk
 from tests.spark.running import Running
 

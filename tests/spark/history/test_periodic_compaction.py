@@ -11,8 +11,8 @@ import pytest
 from spark.history import periodic_compaction
 from spark.history.periodic_compaction import PeriodicCompaction
 from spark.history.thread_steps import ThreadSteps
+from tests.consumers.running import await_condition
 from tests.dying_threads import assert_process_ends
-from tests.end_to_end.running import await_condition
 from waylog.history.history_reader import MANIFEST
 
 

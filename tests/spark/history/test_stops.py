@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.running import await_condition
+from tests.consumers.running import await_condition
 from tests.spark.running import Running, append_fixes, child_jvm, make_fix
 
 START_MS = 1_760_000_000_000

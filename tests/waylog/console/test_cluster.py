@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.contract.cluster_processes import ClusterProcesses
+from tests.forked_commands import ForkedCommands
 from tests.waylog.console.terminal import Terminal
 
 TIMEOUT_S = 60.0
@@ -25,8 +26,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcess
 
 
 @pytest.fixture(scope="module")
-def terminal(cluster: ClusterProcesses) -> Terminal:
-    terminal = Terminal(cluster.bootstrap_servers)
+def terminal(cluster: ClusterProcesses, commands: ForkedCommands) -> Terminal:
+    terminal = Terminal(cluster.bootstrap_servers, commands)
     terminal.run("topics", "create", "trips", "--partitions", "3")
     return terminal
 
@@ -98,14 +99,14 @@ def test_a_stopped_broker_is_missed_and_leads_again_when_asked(
 
 
 def test_a_broker_that_hangs_is_named_at_once_and_holds_nothing_up(
-    terminal: Terminal, cluster: ClusterProcesses
+    cluster: ClusterProcesses, commands: ForkedCommands
 ) -> None:
     hanging = cluster.brokers[2]
     os.kill(hanging.pid, signal.SIGSTOP)
     try:
         # The broker that hangs is asked first.
         servers = sorted(cluster.bootstrap_servers.split(","), key=hanging.bootstrap_servers.__ne__)
-        asked = Terminal(",".join(servers))
+        asked = Terminal(",".join(servers), commands)
         took_s: list[float] = []
         rows: list[dict[str, Any]] = []
 
@@ -131,13 +132,13 @@ def test_a_broker_that_hangs_is_named_at_once_and_holds_nothing_up(
     assert max(took_s) < 15  # it asks for four seconds; the rest is a slow machine
 
 
-def test_nobody_there_is_said_in_one_line() -> None:
-    said = Terminal("127.0.0.1:1").run("cluster", "describe", status=1)
+def test_nobody_there_is_said_in_one_line(commands: ForkedCommands) -> None:
+    said = Terminal("127.0.0.1:1", commands).run("cluster", "describe", status=1)
     assert "no Kafka broker answers at 127.0.0.1:1" in said
 
 
-def test_a_list_of_brokers_that_is_none_is_a_mistake() -> None:
-    said = Terminal("kafka1").run("cluster", "describe", status=2)
+def test_a_list_of_brokers_that_is_none_is_a_mistake(commands: ForkedCommands) -> None:
+    said = Terminal("kafka1", commands).run("cluster", "describe", status=2)
     assert said.strip() == (
         "waylog cluster: --bootstrap-servers kafka1: HOST:PORT,HOST:PORT... is expected"
     )

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.contract.broker_process import BrokerProcess
+from tests.forked_commands import ForkedCommands
 from tests.waylog.console.terminal import Terminal
 from waylog.cli import CommandError
 from waylog.console import cluster_state
@@ -19,14 +20,16 @@ from waylog.console.cluster_state import ClusterState, effective
 from waylog.kafka.protocol.cluster_requests import PartitionState
 
 
-def test_a_name_that_is_none_is_told_in_one_line_and_costs_no_other_broker(tmp_path: Path) -> None:
+def test_a_name_that_is_none_is_told_in_one_line_and_costs_no_other_broker(
+    tmp_path: Path, commands: ForkedCommands
+) -> None:
     too_long = f"{'a' * 70}.example:9092"
     for name in ("a..b:9092", too_long):
-        said = Terminal(name).run("cluster", "describe", status=1)
+        said = Terminal(name, commands).run("cluster", "describe", status=1)
         assert len(said.splitlines()) == 1
         assert "cannot be resolved (no name of a host)" in said
     broker = BrokerProcess(tmp_path)
-    both = Terminal(f"a..b:9092,{broker.start()}")
+    both = Terminal(f"a..b:9092,{broker.start()}", commands)
     try:
         assert "1 brokers, 0 partitions" in both.run("cluster", "describe")
         assert "every partition is led" in both.run("cluster", "elect")

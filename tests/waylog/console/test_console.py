@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.broker_process import BrokerProcess
+from tests.forked_commands import ForkedCommands
 from tests.odd_records import append_with_odd_header
 from tests.ports import reserved_ports
 from tests.registry_process import Registry, registry_on
@@ -360,7 +361,7 @@ def test_offsets_are_kept_in_a_file_and_set_again(
 
 
 def test_tools_log_in_by_a_file_by_options_and_by_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commands: ForkedCommands
 ) -> None:
     jaas = 'PlainLoginModule required user_anna="pw";'
     broker = BrokerProcess(
@@ -371,7 +372,7 @@ def test_tools_log_in_by_a_file_by_options_and_by_the_environment(
             "sasl_jaas_config": jaas,
         },
     )
-    terminal = Terminal(broker.start())
+    terminal = Terminal(broker.start(), commands)
     file = tmp_path / "client.properties"
     file.write_text(
         "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
@@ -469,10 +470,10 @@ def test_an_offset_that_is_out_of_range_is_told(terminal: Terminal, topic: str) 
     assert terminal.run("consume", topic, "--from", "1", "--exit") == "b\n"
 
 
-def test_a_damaged_record_is_told_with_its_place(tmp_path: Path) -> None:
+def test_a_damaged_record_is_told_with_its_place(tmp_path: Path, commands: ForkedCommands) -> None:
     broker = BrokerProcess(tmp_path)
     try:
-        terminal = Terminal(broker.start())
+        terminal = Terminal(broker.start(), commands)
         terminal.run("topics", "create", "trips", "--partitions", "1")
         terminal.run("produce", "trips", "--compression", "none", stdin="first\n")
         terminal.run("produce", "trips", "--compression", "gzip", stdin=f"{'abc' * 900}\n")

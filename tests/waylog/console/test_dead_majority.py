@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.contract.cluster_processes import ClusterProcesses
+from tests.forked_commands import ForkedCommands
 from tests.waylog.console.terminal import Terminal
 
 #: Seconds that a command may take: four until it asks what is missing, three for that, and the rest
@@ -37,10 +38,12 @@ COMMANDS = (
 
 
 @pytest.fixture(scope="module")
-def remnant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+def remnant(
+    tmp_path_factory: pytest.TempPathFactory, commands: ForkedCommands
+) -> Iterator[Terminal]:
     """Give a terminal for a cluster that has lost two brokers, and with them its majority."""
     cluster = ClusterProcesses(tmp_path_factory.mktemp("cluster"))
-    terminal = Terminal(cluster.start())
+    terminal = Terminal(cluster.start(), commands)
     try:
         terminal.run("topics", "create", "trips", "--partitions", "6")
         terminal.run("produce", "trips", stdin="a\nb\n")

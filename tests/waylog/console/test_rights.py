@@ -15,6 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from tests.contract.broker_process import BrokerProcess
+from tests.forked_commands import ForkedCommands
 from tests.waylog.console.terminal import Terminal
 
 USERS = {"root": "r", "anna": "a"}
@@ -23,8 +24,8 @@ USERS = {"root": "r", "anna": "a"}
 class UserTerminal(Terminal):
     """Runs commands that log in as one user."""
 
-    def __init__(self, bootstrap_servers: str, user: str) -> None:
-        super().__init__(bootstrap_servers)
+    def __init__(self, bootstrap_servers: str, commands: ForkedCommands, user: str) -> None:
+        super().__init__(bootstrap_servers, commands)
         self.properties = {
             "security.protocol": "SASL_PLAINTEXT",
             "sasl.mechanism": "PLAIN",
@@ -53,8 +54,8 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def root(servers: str) -> UserTerminal:
-    root = UserTerminal(servers, "root")
+def root(servers: str, commands: ForkedCommands) -> UserTerminal:
+    root = UserTerminal(servers, commands, "root")
     root.run("topics", "create", "trips", "--partitions", "1")
     root.run("produce", "trips", stdin="a\nb\nc\n")
     root.run("groups", "reset", "readers", "--topic", "trips", "--to", "beginning")
@@ -71,9 +72,9 @@ def root(servers: str) -> UserTerminal:
 
 
 @pytest.fixture
-def anna(servers: str, root: UserTerminal) -> UserTerminal:
+def anna(servers: str, commands: ForkedCommands, root: UserTerminal) -> UserTerminal:
     """Give the terminal of a user who may read topic trips, and nothing else."""
-    return UserTerminal(servers, "anna")
+    return UserTerminal(servers, commands, "anna")
 
 
 def test_records_are_read_without_a_right_to_any_group(anna: UserTerminal) -> None:

@@ -1,7 +1,8 @@
 """Mistakes of people at a terminal: each ends soon, with a helpful line and an exit status.
 
 The goal is five seconds. On a busy machine Python alone needs that long, so the test allows more;
-the bugs that it guards against waited for 40 s, for five minutes or for ever.
+the bugs that it guards against waited for 40 s, for five minutes or for ever. The commands are
+forked from one process, since a hundred and fifty starts of Python would take a minute and more.
 """
 
 from __future__ import annotations
@@ -11,8 +12,6 @@ import os
 import re
 import shlex
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -22,7 +21,9 @@ import pytest
 import trustme
 
 from gateway.users.database import UserStore
+from tests.forked_commands import Ended, ForkedCommands, forked_commands
 from tests.ports import reserved_ports
+from waylog.cli import COMMANDS
 
 pytestmark = pytest.mark.early
 
@@ -361,33 +362,24 @@ MISTAKES: Final = (
 )
 
 
-class Ended(NamedTuple):
-    """The exit status and output of a command; status None means that it did not end."""
+#: What most commands import later.
+_LATER: Final = (
+    "gateway.process.gateway_process",
+    "broker_core.server.runtime",
+    "waylog.kafka.reach",
+)
 
-    status: int | None
-    printed: str
 
-
-def _run(mistake: Mistake, names: dict[str, str], folder: Path) -> Ended:
+def _run(commands: ForkedCommands, mistake: Mistake, names: dict[str, str], folder: Path) -> Ended:
     words = shlex.split(mistake.words.format_map(names | {"new": str(folder / "new")}))
     folder.mkdir()
     environment = {name: value for name, value in os.environ.items() if name != "WAYLOG_DATA"}
-    with subprocess.Popen(
-        [sys.executable, "-m", "waylog.cli", *words],
+    return commands.run(
+        *words,
         cwd=folder,
-        env=environment | {"PYTHONPATH": str(Path(__file__).parents[3])},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as process:
-        try:
-            printed, _ = process.communicate(timeout=LIMIT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            printed, _ = process.communicate()
-            return Ended(None, printed)
-        return Ended(process.returncode, printed)
+        environment=environment | {"PYTHONPATH": str(Path(__file__).parents[3])},
+        timeout_s=LIMIT_S,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -434,9 +426,13 @@ def ended(
 ) -> Iterator[dict[Mistake, concurrent.futures.Future[Ended]]]:
     """Run all mistakes, several at once, since most of their time is waiting."""
     folder = tmp_path_factory.mktemp("mistakes")
-    with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
+    modules = (*(command.module for command in COMMANDS), *_LATER)
+    with (
+        forked_commands(tmp_path_factory.mktemp("commands"), *modules) as commands,
+        concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool,
+    ):
         yield {
-            mistake: pool.submit(_run, mistake, there, folder / str(number))
+            mistake: pool.submit(_run, commands, mistake, there, folder / str(number))
             for number, mistake in enumerate(MISTAKES)
         }
 
@@ -446,7 +442,8 @@ def ended(
 def test_a_mistake_ends_with_one_line_and_a_status(
     mistake: Mistake, ended: dict[Mistake, concurrent.futures.Future[Ended]]
 ) -> None:
-    status, printed = ended[mistake].result()
+    status, stdout, stderr = ended[mistake].result()
+    printed = stdout + stderr
     assert status == mistake.status, printed
     assert "Traceback" not in printed
     *before, last = printed.splitlines()
