@@ -191,9 +191,9 @@ class AvroConverter(Converter):
         if data is None:
             return NULL
         try:
-            schema_id, payload = split(self._part, data)
-            reading = self._readings.get(schema_id)
-            value = self._schema_of(schema_id).read(payload)
+            framed = split(self._part, data)
+            reading = self._readings.get(framed.schema_id)
+            value = self._schema_of(framed.schema_id).read(framed.payload)
             return SchemaAndValue(reading.schema, reading.read(value))
         except SchemaRegistryUnavailable as error:
             raise RetriableException(str(error)) from error
