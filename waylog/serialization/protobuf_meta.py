@@ -22,12 +22,14 @@ from google.protobuf.descriptor_pb2 import (
 from waylog.serialization.protobuf_tokens import tokens_of
 
 FIELD_META: Final = "confluent.field_meta"
+#: Its names are made when it is loaded.
+_META: Final[Any] = meta_pb2
 #: By the message that it extends.
 _EXTENSIONS: Final[Mapping[str, Any]] = {
     each.containing_type.full_name: each
     for each in (
-        *(meta_pb2.file_meta, meta_pb2.message_meta, meta_pb2.field_meta),
-        *(meta_pb2.enum_meta, meta_pb2.enum_value_meta),
+        *(_META.file_meta, _META.message_meta, _META.field_meta),
+        *(_META.enum_meta, _META.enum_value_meta),
     )
 }
 
@@ -75,7 +77,7 @@ def _of_enums(enums: Iterable[EnumDescriptorProto]) -> Iterator[Any]:
 
 def field_parameters(field: FieldDescriptorProto) -> Mapping[str, str]:
     """Return the parameters that the option `confluent.field_meta` of a field has."""
-    meta = meta_pb2.Meta()
+    meta = _META.Meta()
     for option in field.options.uninterpreted_option:
         first, *others = option.name
         if not first.is_extension or first.name_part.strip(".") != FIELD_META:

@@ -23,7 +23,7 @@ class OutgoingRecord(NamedTuple):
     key: bytes | None
     partition: int
     timestamp: int  # ms since 1970-01-01 UTC; 0: now
-    headers: AddedHeaders | None
+    headers: list[tuple[str, str | bytes | None]] | None
 
 
 class SourceRecords:
@@ -126,4 +126,5 @@ def _outgoing(
 ) -> OutgoingRecord:
     partition = BY_KEY if record.partition is None else record.partition
     time_ms = record.timestamp or 0
-    return OutgoingRecord(record.topic, value, key, partition, time_ms, headers or None)
+    given: list[tuple[str, str | bytes | None]] | None = [*headers] if headers else None
+    return OutgoingRecord(record.topic, value, key, partition, time_ms, given)

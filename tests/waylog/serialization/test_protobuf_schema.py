@@ -181,7 +181,7 @@ def test_parameters_of_a_field_are_read(option: str, parameters: dict[str, str])
 
 def test_a_message_is_written_as_its_dict_is(schema: ProtobufSchema) -> None:
     message = schema.new_message()
-    message.city, message.km = "Wien", 1.5  # type: ignore[attr-defined]
+    message.city, message.km = "Wien", 1.5
     data = schema.write(message)
     assert data == schema.write({"city": "Wien", "km": 1.5})
     assert schema.read_message(data) == message

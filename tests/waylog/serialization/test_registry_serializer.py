@@ -98,7 +98,6 @@ def test_confluents_classes_read_and_write_the_same(
         header_schema_id_serializer,
         prefix_schema_id_serializer,
     )
-    from confluent_kafka.serialization import SerializationContext
 
     text = {"AVRO": trip(), "JSON": JSON_SCHEMA, "PROTOBUF": PROTO}[schema_type]
     message = LEG if schema_type == "PROTOBUF" else None
@@ -111,15 +110,22 @@ def test_confluents_classes_read_and_write_the_same(
     data, headers = ours.serialize(topic, VALUE)
     form = header_schema_id_serializer if in_header else prefix_schema_id_serializer
     their_reader, their_writer, their_value = their_classes(theirs, schema_type, text, form)
-    context = SerializationContext(topic, part.value, list(headers))
+    context = context_of(topic, part, list(headers))
     assert their_reader(data, context) == their_value
-    context = SerializationContext(topic, part.value, [])
+    context = context_of(topic, part, [])
     written = their_writer(their_value, context)
     assert bool(context.headers) == in_header
     if schema_type != "PROTOBUF":  # of which they register the descriptor, another text
         assert (written, context.headers) == (data, list(headers))
     reader = RegistryDeserializer(client, part)
     assert reader.deserialize(topic, written, context.headers) == VALUE
+
+
+def context_of(topic: str, part: RecordPart, headers: Any) -> Any:
+    """Return what their classes are told of a record."""
+    from confluent_kafka.serialization import MessageField, SerializationContext
+
+    return SerializationContext(topic, MessageField(part.value), headers)
 
 
 def their_classes(

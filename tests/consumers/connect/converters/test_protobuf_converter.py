@@ -245,6 +245,7 @@ def test_nulls_are_kept_where_properties_say_so() -> None:
     assert lost.values == ("", 0, 0)
     for options in (NULLABLE, WRAPPED):
         found = there_and_back(schema, value, options)[1]
+        assert found.schema is not None
         assert found.value.values == (None, None, 0)
         assert [field.schema.optional for field in found.schema.fields] == [True, True, False]
     assert "optional string s = 1;" in written(schema, NULLABLE)

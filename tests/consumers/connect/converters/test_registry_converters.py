@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from confluent_kafka.schema_registry import (
     prefix_schema_id_serializer,
     topic_subject_name_strategy,
 )
-from confluent_kafka.serialization import SerializationContext
+from confluent_kafka.serialization import MessageField, SerializationContext
 
 from consumers.connect.configuration.exceptions import ConfigException
 from consumers.connect.converters.avro_converter import AvroConverter
@@ -81,6 +82,11 @@ def theirs(registry: Registry) -> Iterator[SchemaRegistryClient]:
 @pytest.fixture
 def topic() -> str:
     return f"topic-{uuid.uuid4().hex[:8]}"
+
+
+def context_of(topic: str, headers: Any) -> Any:
+    """Return what confluent-kafka's classes are told of a value."""
+    return SerializationContext(topic, MessageField.VALUE, headers)
 
 
 @pytest.mark.parametrize("in_header", [False, True])
@@ -157,7 +163,7 @@ def test_confluents_protobuf_classes_read_and_write_the_same(
     writer = protobuf.ProtobufSerializer(
         type(message), theirs, reading | {"schema.id.serializer": form}
     )
-    context = SerializationContext(topic, "value", [])
+    context = context_of(topic, [])
     data = writer(message, context)
     more = {"value_schema_id_serializer": HEADER} if in_header else {}
     converter = make(ProtobufConverter, **more)
@@ -170,7 +176,7 @@ def test_confluents_protobuf_classes_read_and_write_the_same(
     other = f"{topic}-back"
     back = converter.from_connect(other, found.schema, found.value, headers)
     reader = protobuf.ProtobufDeserializer(type(message), reading, theirs)
-    assert reader(back, SerializationContext(other, "value", headers)) == message
+    assert reader(back, context_of(other, headers)) == message
 
 
 @pytest.mark.parametrize("in_header", [False, True])
@@ -187,11 +193,11 @@ def test_confluents_json_classes_read_and_write_the_same(
     text = theirs.get_latest_version(f"{topic}-value").schema.schema_str
     # It looks whether the value is valid by the schema.
     reader = json_schema.JSONDeserializer(text, schema_registry_client=theirs, conf=reading)
-    value = reader(data, SerializationContext(topic, "value", headers))
+    value = reader(data, context_of(topic, headers))
     at = int(VALUE.get("at").timestamp() * 1000)
     assert value == {"city": "Wien", "km": 12, "price": 2.5, "at": at}
     writer = json_schema.JSONSerializer(text, theirs, conf=reading | {"schema.id.serializer": form})
-    context = SerializationContext(topic, "value", [])
+    context = context_of(topic, [])
     found = converter.to_connect(topic, writer(value, context), context.headers)
     assert found.schema == TRIP and found.value.get("price") == Decimal("2.5")
 
