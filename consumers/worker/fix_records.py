@@ -64,10 +64,41 @@ def fix_of(value: bytes | None) -> Fix:
 
 def rejected_record(record: InputRecord, reason: str, source: str, now_ms: int) -> OutputRecord:
     """Return the record of topic `error` that keeps a refused one, with a line in the log."""
-    key = record.key()
+    place = {
+        "topic": record.topic() or "",
+        "partition": str(record.partition()),
+        "offset": str(record.offset()),
+    }
+    # The reason is not logged: its text may quote what a device sent.
+    logger.warning(
+        "record %s-%s at %s goes to topic error",
+        record.topic(),
+        record.partition(),
+        record.offset(),
+    )
+    key, raw = record.key(), record.value() or b""
+    output = _rejected(key, raw, reason, source, now_ms, place)
+    return output._replace(headers=passed_on(headers_of(record)))
+
+
+def rejected_result(output: OutputRecord, reason: str, source: str, now_ms: int) -> OutputRecord:
+    """Return the record of topic `error` that keeps a result which its topic cannot have."""
+    logger.warning("a result for topic %s goes to topic error", output.topic)
+    place = {"topic": output.topic}
+    rejected = _rejected(output.key, output.value, reason, source, now_ms, place)
+    return rejected._replace(headers=output.headers)
+
+
+def _rejected(
+    key: bytes | None,
+    raw: bytes,
+    reason: str,
+    source: str,
+    now_ms: int,
+    place: dict[str, str],
+) -> OutputRecord:
     if key is not None and len(key) > NAME_CHARACTERS_MAX:
         key = None
-    raw = record.value() or b""
     if len(raw) > RAW_BYTES_MAX:
         reason += f" (raw: the first {RAW_BYTES_MAX} of {len(raw)} bytes)"
     rejected = Rejected(
@@ -76,20 +107,9 @@ def rejected_record(record: InputRecord, reason: str, source: str, now_ms: int) 
         time=now_ms,
         raw=raw[:RAW_BYTES_MAX],
         device=key.decode("utf-8", "replace") if key is not None else None,
-        headers={
-            "topic": record.topic() or "",
-            "partition": str(record.partition()),
-            "offset": str(record.offset()),
-        },
+        headers=place,
     )
-    # The reason is not logged: its text may quote what a device sent.
-    logger.warning(
-        "record %s-%s at %s goes to topic error",
-        record.topic(),
-        record.partition(),
-        record.offset(),
-    )
-    return OutputRecord(ERROR, None, key, encode(rejected), passed_on(headers_of(record)))
+    return OutputRecord(ERROR, None, key, encode(rejected))
 
 
 def passed_on(headers: list[tuple[str, bytes]]) -> list[tuple[str, bytes]] | None:

@@ -39,11 +39,14 @@ class Access:
         else:
             self._check_names(request)
 
-    async def check(self, request: web.Request, *, changes: bool) -> None:
-        """Raise RegistryError unless the request is allowed; `changes` tells whether it writes."""
+    async def check(self, request: web.Request, *, changes: bool) -> str:
+        """Return who asks: the user, or the address of somebody who needs no login.
+
+        `changes` tells whether the request writes. Raises RegistryError unless it is allowed.
+        """
         self._check_names(request)
         if self._authenticator.open_mode:
-            return
+            return f"address {request.remote}"
         identity = await self._identity(request)
         if identity is None:
             raise RegistryError(40101, _NEEDED)
@@ -53,6 +56,7 @@ class Access:
             raise RegistryError(
                 40301, "User is denied operation: administrators write (waylog user add --admin)"
             )
+        return f"user {identity.user}"
 
     def _check_names(self, request: web.Request) -> None:
         if not self._hosts.serves(request.headers.get("Host", "")):

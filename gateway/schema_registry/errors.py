@@ -5,14 +5,23 @@ https://docs.confluent.io/platform/current/schema-registry/develop/api.html
 
 from __future__ import annotations
 
+from typing import Final
+
+#: Seconds after which a request may be tried again that would have to wait.
+RETRY_AFTER_S: Final = 2
+
 
 class RegistryError(Exception):
     """A refused request."""
 
-    def __init__(self, code: int, message: str) -> None:
-        """`code` is the HTTP status, or five digits of which it is the first three."""
+    def __init__(self, code: int, message: str, *, retry_after_s: int | None = None) -> None:
+        """`code` is the HTTP status, or five digits of which it is the first three.
+
+        `retry_after_s`: the same request may succeed after so many seconds.
+        """
         super().__init__(message)
         self.code = code
+        self.retry_after_s = retry_after_s
 
     @property
     def status(self) -> int:
@@ -128,4 +137,20 @@ def is_referred_to(subject: str, version: int) -> RegistryError:
         42206,
         "One or more references exist to the schema "
         f"{{magic=1,keytype=SCHEMA,subject={subject},version={version}}}.",
+    )
+
+
+def too_many_comparisons(*, of_one: bool) -> RegistryError:
+    """Return the error for a request that would have to wait behind too many others.
+
+    `of_one`: these are of whoever asks, else of all.
+    """
+    if of_one:
+        return RegistryError(
+            429,
+            "too many schemas of yours are being compared: try again when some are done",
+            retry_after_s=RETRY_AFTER_S,
+        )
+    return RegistryError(
+        503, "too many schemas are being compared: try again", retry_after_s=RETRY_AFTER_S
     )

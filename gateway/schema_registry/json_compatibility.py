@@ -8,20 +8,20 @@ https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-d
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
-from urllib.parse import unquote
+from typing import Any, Final
 
 import msgspec
 import re2
 
 from gateway.schema_registry.errors import invalid_schema
 from gateway.schema_registry.parsed import difference
+from waylog.serialization.json_document import JsonDocument
+from waylog.serialization.serializer import SerializationError
 
 #: Pairs of schemas that one comparison looks at: alternatives of alternatives are many.
 _COMPARED_MAX: Final = 20_000
 #: Bytes of schemas in these pairs, both of each: a large one may come in many pairs.
 _COMPARED_BYTES_MAX: Final = 256 * 1024 * 1024
-_REFERENCES_MAX: Final = 100
 _PATTERN_MAX: Final = 1_000
 
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
@@ -37,45 +37,16 @@ _LOWER: Final = {
 _TYPES: Final = frozenset(("null", "boolean", "object", "array", "number", "integer", "string"))
 
 
-class JsonDocument(NamedTuple):
-    """A schema, and those that it refers to by name."""
-
-    json: Any
-    others: Mapping[str, Any]
-
-    def resolved(self, schema: Any, root: Any = None) -> tuple[Any, Any]:
-        """Return what a schema stands for, and the document in which that is."""
-        root = self.json if root is None else root
-        for _ in range(_REFERENCES_MAX):
-            reference = schema.get("$ref") if isinstance(schema, dict) else None
-            if not isinstance(reference, str):
-                return schema, root
-            place, _, pointer = reference.partition("#")
-            if place:
-                root = self.others.get(place)
-                if root is None:
-                    raise invalid_schema(f"$ref {reference[:100]} is no reference of the schema")
-            schema = _pointed_to(root, pointer, reference)
-        raise invalid_schema("a $ref leads to itself")
-
-
-def _pointed_to(root: Any, pointer: str, reference: str) -> Any:
-    found = root
-    for part in pointer.split("/")[1:]:
-        name = unquote(part).replace("~1", "/").replace("~0", "~")
-        if isinstance(found, list) and name.isdigit() and int(name[:9]) < len(found):
-            found = found[int(name)]
-        elif isinstance(found, dict) and name in found:
-            found = found[name]
-        else:
-            raise invalid_schema(f"$ref {reference[:100]} leads nowhere")
-    return found
-
-
 def json_incompatibilities(reader: JsonDocument, writer: JsonDocument) -> list[str]:
-    """Return why a reader does not accept all that a writer's schema accepts."""
+    """Return why a reader does not accept all that a writer's schema accepts.
+
+    Raises RegistryError for what takes too long, and for a `$ref` that leads nowhere.
+    """
     comparison = _Comparison(reader, writer)
-    found = comparison.differences(reader.json, writer.json, reader.json, writer.json, "#")
+    try:
+        found = comparison.differences(reader.json, writer.json, reader.json, writer.json, "#")
+    except SerializationError as error:
+        raise invalid_schema(str(error)) from error
     return list(dict.fromkeys(found))
 
 

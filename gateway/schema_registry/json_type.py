@@ -8,10 +8,11 @@ from typing import Final
 import msgspec
 
 from gateway.schema_registry.errors import invalid_schema
-from gateway.schema_registry.json_compatibility import JsonDocument, json_incompatibilities
+from gateway.schema_registry.json_compatibility import json_incompatibilities
 from gateway.schema_registry.parsed import ParsedSchema, Referenced
 from gateway.schema_registry.records import Reference
 from waylog.serialization.avro_schema import decoded_schema
+from waylog.serialization.json_document import JsonDocument
 from waylog.serialization.schema_types import JSON
 from waylog.serialization.serializer import SerializationError
 

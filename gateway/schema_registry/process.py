@@ -12,8 +12,10 @@ from aiohttp import web
 
 from gateway.process.lifecycle import Started, serve_until_stopped
 from gateway.schema_registry.access import Access
+from gateway.schema_registry.comparisons import Comparisons
 from gateway.schema_registry.metrics import RegistryMetrics
 from gateway.schema_registry.routes import make_application
+from gateway.schema_registry.schemas import Schemas
 from gateway.schema_registry.state import State
 from gateway.schema_registry.store import SchemaStore, schemas_topic
 from gateway.users.auth import Authenticator
@@ -71,11 +73,14 @@ async def _start(
     store = SchemaStore(settings.bootstrap_servers, settings.topic, state, metrics)
     stack.push_async_callback(store.close)
     await store.start()
+    schemas = Schemas(state)
+    comparisons = Comparisons()
+    stack.callback(comparisons.close)
     for listener in listeners:
         hosts = ServedHosts(listener.endpoint.host, settings.hosts)
         access = Access(authenticator, hosts, settings.metrics_token)
         runner = web.AppRunner(
-            make_application(state, store, access, metrics),
+            make_application(schemas, store, access, metrics, comparisons),
             access_log=None,
             shutdown_timeout=_SHUTDOWN_S,
         )

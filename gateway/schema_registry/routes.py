@@ -5,11 +5,9 @@ https://docs.confluent.io/platform/current/schema-registry/develop/api.html
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from typing import Any, Final
 
@@ -18,13 +16,13 @@ from aiohttp import hdrs, web
 
 from gateway.schema_registry.access import Access
 from gateway.schema_registry.changes import Changes, Decision
+from gateway.schema_registry.comparisons import Comparisons
 from gateway.schema_registry.errors import RegistryError, schema_not_found
 from gateway.schema_registry.metrics import RegistryMetrics
 from gateway.schema_registry.queries import Queries
 from gateway.schema_registry.records import SchemaValue
 from gateway.schema_registry.schema_types import SCHEMA_TYPES
 from gateway.schema_registry.schemas import SchemaRequest, Schemas
-from gateway.schema_registry.state import State
 from gateway.schema_registry.store import SchemaStore
 from waylog.malformed import MALFORMED
 from waylog.network.chunked_requests import end_connections_after_chunks
@@ -48,8 +46,8 @@ _UNKEPT: Final = (
     *("defaultMetadata", "overrideMetadata", "defaultRuleSet", "overrideRuleSet"),
     *("metadata", "ruleSet", "schemaTagsToAdd", "schemaTagsToRemove"),
 )
-#: Requests that wait for schemas to be parsed and compared.
-_WAITING_MAX: Final = 32
+#: Who asks, as `Access` has found out.
+_PARTY: Final = web.RequestKey("party", str)
 _encode: Final = msgspec.json.Encoder().encode
 _schema_request: Final = msgspec.json.Decoder(SchemaRequest).decode
 
@@ -79,10 +77,14 @@ _mode: Final = msgspec.json.Decoder(_Mode).decode
 
 
 def make_application(
-    state: State, store: SchemaStore, access: Access, metrics: RegistryMetrics
+    schemas: Schemas,
+    store: SchemaStore,
+    access: Access,
+    metrics: RegistryMetrics,
+    comparisons: Comparisons,
 ) -> web.Application:
-    """Return the application; the caller runs it."""
-    return _Routes(state, store, access, metrics).application()
+    """Return the application of a listener; the caller runs it."""
+    return _Routes(schemas, store, access, metrics, comparisons).application()
 
 
 def _answer(body: object, status: int = 200) -> web.Response:
@@ -99,13 +101,16 @@ def _subject(request: web.Request) -> str | None:
 
 class _Routes:
     def __init__(
-        self, state: State, store: SchemaStore, access: Access, metrics: RegistryMetrics
+        self,
+        schemas: Schemas,
+        store: SchemaStore,
+        access: Access,
+        metrics: RegistryMetrics,
+        comparisons: Comparisons,
     ) -> None:
         self._metrics: Final = metrics
-        schemas = self._of_state = Schemas(state)
-        #: The thread in which schemas are parsed and compared: other requests go on.
-        self._preparing: Final = ThreadPoolExecutor(1, thread_name_prefix="schemas-comparisons")
-        self._waiting = 0
+        self._of_state: Final = schemas
+        self._comparisons: Final = comparisons
         self._queries: Final = Queries(schemas)
         self._changes: Final = Changes(schemas)
         self._store: Final = store
@@ -120,7 +125,6 @@ class _Routes:
 
     def application(self) -> web.Application:
         application = web.Application(middlewares=[self._errors], client_max_size=BODY_BYTES_MAX)
-        application.on_cleanup.append(self._close)
         end_connections_after_chunks(application)
         versions = "/subjects/{subject}/versions"
         schema = "/schemas/ids/{id}"
@@ -185,12 +189,15 @@ class _Routes:
                 await self._access.check_metrics(request)
             else:
                 changes = request.match_info.handler in self._writing
-                await self._access.check(request, changes=changes)
+                request[_PARTY] = await self._access.check(request, changes=changes)
             if request.body_exists and request.content_type not in _MEDIA_TYPES:
                 raise RegistryError(415, "HTTP 415 Unsupported Media Type")
             return await handler(request)
         except RegistryError as error:
-            return _refusal(error.status, error.code, str(error))
+            answer = _refusal(error.status, error.code, str(error))
+            if error.retry_after_s is not None:
+                answer.headers[hdrs.RETRY_AFTER] = str(error.retry_after_s)
+            return answer
         except web.HTTPException as error:
             if error.status < 400:
                 raise
@@ -223,24 +230,15 @@ class _Routes:
         *,
         registering: bool = False,
     ) -> None:
-        """Do in a thread what may take long."""
-        if self._waiting >= _WAITING_MAX:
-            raise RegistryError(429, "too many schemas are being compared: try again")
-        work = self._of_state.preparation(
+        """Do in a thread what may take long: other requests go on."""
+        steps = self._of_state.preparation(
             request.match_info["subject"],
             body,
             against,
             normalize=_flag(request, "normalize"),
             registering=registering,
         )
-        self._waiting += 1
-        try:
-            await asyncio.get_running_loop().run_in_executor(self._preparing, work)
-        finally:
-            self._waiting -= 1
-
-    async def _close(self, _: web.Application) -> None:
-        self._preparing.shutdown(wait=False, cancel_futures=True)
+        await self._comparisons.run(request[_PARTY], steps)
 
     async def _change(self, decide: Callable[[], Decision]) -> web.Response:
         return _answer(await self._store.change(decide))
@@ -369,7 +367,8 @@ class _Routes:
 
     async def _schema_with_guid(self, request: web.Request) -> web.Response:
         guid = request.match_info["guid"]
-        return _answer(await self._found(lambda: self._queries.schema_with_guid(guid)))
+        found = await self._found(lambda: self._queries.schema_with_guid(guid))
+        return _answer(self._queries.formatted(found, request.query.get("format", "")))
 
     async def _subjects_of(self, request: web.Request) -> web.Response:
         found = self._queries.subjects_of(_id(request), deleted=_flag(request, "deleted"))

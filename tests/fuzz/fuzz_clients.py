@@ -1,5 +1,7 @@
 """The fuzz targets of our own clients, with bytes of a broker; schemas of a registry, and values.
 
+Values are read as connectors get them, too.
+
 Run by tests/fuzz/run.py, which compiles them with coverage and AddressSanitizer.
 """
 
@@ -11,8 +13,14 @@ from contextlib import suppress
 
 import atheris
 import google_crc32c
+import msgspec
 
 from waylog.kafka.fetched_records import AbortedTransactions, read_batches
+from waylog.malformed import MALFORMED
+from waylog.serialization.avro_schema import decoded_schema
+from waylog.serialization.json_document import JsonDocument
+from waylog.serialization.protobuf_printer import proto_text
+from waylog.serialization.protobuf_schema import ProtobufSchema
 from waylog.serialization.registered_schemas import record_schema
 from waylog.serialization.serializer import SerializationError
 
@@ -25,6 +33,14 @@ with atheris.instrument_imports(
 ):
     from gateway.schema_registry.errors import RegistryError
     from gateway.schema_registry.schema_types import incompatibilities, parse
+
+with atheris.instrument_imports(include=["consumers.connect.converters"]):
+    from consumers.connect.converters.json_schema_reading import json_schema_reading
+    from consumers.connect.converters.json_schema_writing import JsonSchemaValues
+    from consumers.connect.converters.protobuf_names import ProtobufOptions
+    from consumers.connect.converters.protobuf_reading import protobuf_reading
+    from consumers.connect.converters.protobuf_writing import protobuf_writing
+    from consumers.connect.data.exceptions import DataException
 
 _READERS = (
     kafka_requests.read_metadata,
@@ -103,11 +119,39 @@ def fuzz_schema_values(data: bytes) -> None:
             assert schema.write(schema.read(schema.write(value))) is not None
 
 
+def fuzz_converters(data: bytes) -> None:
+    """Fuzz a JSON Schema or a schema of Protobuf, and a value: connectors get it, or an error.
+
+    What they get can be written again.
+    """
+    if not data:
+        return
+    text, _, value = bytes(data[1:]).partition(b"\0")
+    # As the converters themselves do.
+    with suppress(DataException, SerializationError, *MALFORMED, ArithmeticError):
+        if data[0] % 2:
+            values = JsonSchemaValues(numeric_decimals=False, replace_null_with_default=True)
+            document = JsonDocument(decoded_schema(text), {})
+            schema = json_schema_reading(document, values, optional_unless_required=False)
+            read = values.reader(schema)(msgspec.json.decode(value))
+            values.writer(schema)(read)
+            return
+        options = ProtobufOptions(optional_for_nullables=bool(data[0] & 2))
+        message = ProtobufSchema(text.decode("utf-8", "replace")).read_message(value)
+        reading = protobuf_reading(message.DESCRIPTOR, options)
+        read = reading.read(message)
+        file, name, put = protobuf_writing(reading.schema, options)
+        kept = ProtobufSchema(proto_text(file), message=name)
+        put(written := kept.new_message(), read)
+        kept.write(written)
+
+
 TARGETS = {
     "fetched-batches": fuzz_fetched_batches,
     "answers": fuzz_answers,
     "schemas": fuzz_schemas,
     "schema-values": fuzz_schema_values,
+    "converters": fuzz_converters,
 }
 
 if __name__ == "__main__":

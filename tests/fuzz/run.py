@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("broker_core", "gateway", "waylog")
 BROKER = ("requests", "batches", "login")
 GATEWAY = ("mqtt-packets", "mqtt-session", "fixes", "formats", "http-heads")
-CLIENTS = ("fetched-batches", "answers", "schemas", "schema-values")
+CLIENTS = ("fetched-batches", "answers", "schemas", "schema-values", "converters")
 PROGRAMS = {"fuzz_broker.py": BROKER, "fuzz_gateway.py": GATEWAY, "fuzz_clients.py": CLIENTS}
 TARGETS = BROKER + GATEWAY + CLIENTS
 
@@ -124,6 +124,19 @@ def seed_schemas(corpus: Path) -> None:
     for kind, text in enumerate(texts):
         (corpus / "schemas" / str(kind)).write_bytes(bytes([kind]) + text + b"\0" + text)
         (corpus / "schema-values" / str(kind)).write_bytes(bytes([kind]) + b"\0\x0a\2\x0a\0")
+    converted = (
+        b'\2syntax="proto3"; import "google/protobuf/timestamp.proto"; message M { enum E {Z = 0;} '
+        b"map<string,int64> m = 1; oneof o { E e = 2; bytes b = 3; } repeated uint32 r = 4; "
+        b"google.protobuf.Timestamp t = 5; message N { double d = 1; } repeated N n = 6; }"
+        b"\0\0\x0a\5\x0a\1a\x10\5\x10\1\x2a\2\x08\1",
+        b'\1{"type":"object","properties":{"a":{"oneOf":[{"type":"null"},{"type":"integer",'
+        b'"connect.type":"int8"}]},"b":{"type":"array","items":{"$ref":"#/$defs/p"}},"c":'
+        b'{"anyOf":[{"type":"string"},{"enum":["x"]},{"type":"number"}]}},"$defs":{"p":'
+        b'{"type":"object","connect.type":"map","additionalProperties":{"type":"boolean"}}}}'
+        b'\0{"a":5,"b":[{"k":true}],"c":1.5}',
+    )
+    for kind, text in enumerate(converted):
+        (corpus / "converters" / str(kind)).write_bytes(text)
 
 
 def fuzz(folder: Path, target: str, seconds: int) -> tuple[int, int, str]:

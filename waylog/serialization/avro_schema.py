@@ -34,6 +34,9 @@ class AvroSchema:
 
     __slots__ = ("_parsed", "json", "name", "recursive", "referenced")
 
+    #: See RecordSchema (waylog/serialization/registered_schemas.py).
+    place: Final = b""
+
     def __init__(self, text: str | bytes, referenced: Mapping[str, Any] | None = None) -> None:
         """`text` is the schema's JSON, `referenced` JSON of named types that it uses, by name.
 

@@ -10,18 +10,19 @@ and `deserialize`. The registry's properties have the names that Confluent's cli
 | `basic.auth.user.info` | USER:PASSWORD for it |
 | `ssl.ca.location`, `ssl.certificate.location`, `ssl.key.location` | TLS |
 | `schema` | the text of the schema with which values are written, or as which they are read |
-| `message` | the message of Protobuf that is written (default: the schema's first) |
+| `message`, `key.message`, `value.message` | of Protobuf, what is written (default: the first) |
 | `auto.register.schemas` | true (default): a schema that the registry lacks is registered |
 | `normalize.schemas` | true: with attributes sorted (default false) |
 | `key.subject.name.strategy`, `value.subject.name.strategy` | a class of Confluent's |
-| `schema.id.in.header` | true: the schema is named in a header (default false) |
+| `key.schema.id.serializer`, `value.schema.id.serializer` | a class of Confluent's |
+| `schema.id.in.header` | true: HeaderSchemaIdSerializer for both (default false) |
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from waylog.config import ConfigError
 from waylog.extras import install_command, is_installed
@@ -55,11 +56,17 @@ _SCHEMA_TYPES: Final = {
 URL: Final = "schema.registry.url"
 _OWN_PROPERTIES: Final = frozenset(
     (
-        *(URL, "schema", "message"),
+        *(URL, "schema", "message", "key.message", "value.message"),
         *("auto.register.schemas", "normalize.schemas", "schema.id.in.header"),
         *("key.subject.name.strategy", "value.subject.name.strategy"),
+        *("key.schema.id.serializer", "value.schema.id.serializer"),
     )
 )
+#: By the names of Confluent's classes, without their package: whether a header names the schema.
+_ID_SERIALIZERS: Final = {"PrefixSchemaIdSerializer": False, "HeaderSchemaIdSerializer": True}
+
+
+_Meaning = TypeVar("_Meaning")
 
 
 class Serde(Serializer, Deserializer, Protocol):
@@ -78,6 +85,8 @@ _PLAIN: Final[dict[str, Callable[[], Serde]]] = {
     "float": lambda: NumberSerde("f"),
     "double": lambda: NumberSerde("d"),
 }
+#: Formats whose bytes never begin as those that name a schema.
+_RECOGNISABLE: Final = frozenset(("json", "string"))
 
 
 def serde_names() -> list[str]:
@@ -91,10 +100,8 @@ def make_serde(name: str, part: RecordPart, properties: Mapping[str, str]) -> Se
     if name in _PLAIN:
         return _PLAIN[name]()
     if name in _SCHEMA_TYPES or name == AUTO:
-        for extra in ("avro", *(("protobuf",) if name == "protobuf" else ())):
-            if not is_installed(extra):
-                raise ConfigError(f"format {name} needs more packages: {install_command(extra)}")
-        return _RegistrySerde(name, part, properties)
+        _check_installed(name)
+        return _RegistrySerde(name, part, properties, JsonSerde())
     for each in entry_points(group=ENTRY_POINTS):
         if each.name == name:
             made: Serde = each.load()(part, properties)
@@ -102,10 +109,31 @@ def make_serde(name: str, part: RecordPart, properties: Mapping[str, str]) -> Se
     raise ConfigError(f"there is no format {name}; there are {', '.join(serde_names())}")
 
 
+def _check_installed(name: str) -> None:
+    for extra in ("avro", *(("protobuf",) if name == "protobuf" else ())):
+        if not is_installed(extra):
+            raise ConfigError(f"format {name} needs more packages: {install_command(extra)}")
+
+
+def make_recognising_serde(name: str, part: RecordPart, properties: Mapping[str, str]) -> Serde:
+    """Return what reads records that name a schema by it, and others in a format.
+
+    Only JSON and text begin otherwise than with a schema's id; in any other format all records are
+    read. Raises ConfigError.
+    """
+    if name not in _RECOGNISABLE:
+        return make_serde(name, part, properties)
+    _check_installed(AUTO)
+    return _RegistrySerde(AUTO, part, properties, _PLAIN[name]())
+
+
 class _RegistrySerde:
     """A format with a registry, by properties."""
 
-    def __init__(self, name: str, part: RecordPart, properties: Mapping[str, str]) -> None:
+    def __init__(
+        self, name: str, part: RecordPart, properties: Mapping[str, str], plain: Deserializer
+    ) -> None:
+        """`plain` reads what names no schema, of the format AUTO."""
         from waylog.serialization.registered_schemas import record_schema
         from waylog.serialization.registry_client import RegistryClient
         from waylog.serialization.registry_serializer import (
@@ -118,7 +146,7 @@ class _RegistrySerde:
         if not url:
             raise ConfigError(f"format {name} needs {URL}")
         schema_type = _SCHEMA_TYPES.get(name, schema_types.AVRO)
-        message = properties.get("message")
+        message = properties.get(f"{part.value}.message", properties.get("message"))
         more = {name: value for name, value in properties.items() if name not in _OWN_PROPERTIES}
         try:
             registry = RegistryClient(url, more)
@@ -132,7 +160,7 @@ class _RegistrySerde:
         self._registry: Final = registry
         registered = RegistryDeserializer(registry, part, schema)
         self._deserializer: Final[Deserializer] = (
-            RecognisingDeserializer(part, registered, JsonSerde()) if name == AUTO else registered
+            RecognisingDeserializer(part, registered, plain) if name == AUTO else registered
         )
         self._serializer: Final = RegistrySerializer(
             registry,
@@ -142,7 +170,7 @@ class _RegistrySerde:
             message=message,
             auto_register=flag(properties, "auto.register.schemas", default=True),
             normalize=flag(properties, "normalize.schemas", default=False),
-            in_header=flag(properties, "schema.id.in.header", default=False),
+            in_header=is_in_header(properties, part),
             subject_name=strategy(properties, part),
         )
 
@@ -179,9 +207,22 @@ def flag(properties: Mapping[str, str], name: str, *, default: bool) -> bool:
 def strategy(properties: Mapping[str, str], part: RecordPart) -> SubjectNameStrategy:
     """Return how subjects are named; raises ConfigError."""
     name = f"{part.value}.subject.name.strategy"
-    text = properties.get(name, "TopicNameStrategy").strip()
-    found = SUBJECT_NAME_STRATEGIES.get(text.rpartition(".")[2])
+    return _of_class(properties, name, "TopicNameStrategy", SUBJECT_NAME_STRATEGIES)
+
+
+def is_in_header(properties: Mapping[str, str], part: RecordPart) -> bool:
+    """Return whether schemas are named in headers, not in front of values; raises ConfigError."""
+    both = flag(properties, "schema.id.in.header", default=False)
+    default = "HeaderSchemaIdSerializer" if both else "PrefixSchemaIdSerializer"
+    return _of_class(properties, f"{part.value}.schema.id.serializer", default, _ID_SERIALIZERS)
+
+
+def _of_class(
+    properties: Mapping[str, str], name: str, default: str, known: Mapping[str, _Meaning]
+) -> _Meaning:
+    """Return what a property means that is the name of a class, with its package or without."""
+    text = properties.get(name, default).strip()
+    found = known.get(text.rpartition(".")[2])
     if found is None:
-        known = ", ".join(SUBJECT_NAME_STRATEGIES)
-        raise ConfigError(f"{name} {text}: one of {known} is expected")
+        raise ConfigError(f"{name} {text}: one of {', '.join(known)} is expected")
     return found

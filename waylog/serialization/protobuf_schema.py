@@ -13,6 +13,7 @@ import base64
 import binascii
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 from google.protobuf import descriptor_pool, json_format, message_factory
@@ -30,11 +31,13 @@ from waylog.serialization.serializer import SerializationError
 #: Messages within messages of a value; Protobuf's own limit.
 _VALUE_NESTING_MAX: Final = 100
 _INDEXES_MAX: Final = NESTING_MAX
+#: Has Confluent's options.
+_META: Final = "confluent/meta.proto"
 #: Where modules of files are that any schema may import, by the beginning of their names.
 _KNOWN: Final = {
     "google/protobuf/": "google.protobuf.",
     "google/type/": "google.type.",
-    "confluent/type/": "confluent_kafka.schema_registry.confluent.types.",
+    "confluent/type/": "confluent_kafka.schema_registry.confluent.type.",
     "confluent/": "confluent_kafka.schema_registry.confluent.",
 }
 
@@ -72,6 +75,11 @@ class ProtobufSchema:
         """The full name of the message that is written."""
         return str(self._written.full_name)
 
+    @cached_property
+    def place(self) -> bytes:
+        """The place in the file of the message that is written, which its bytes begin with."""
+        return _encoded_indexes(self._place_of(self._written))
+
     @property
     def resolved(self) -> FileDescriptorProto:
         """The descriptor with the full names of all types."""
@@ -97,45 +105,60 @@ class ProtobufSchema:
 
         With `reader` it is seen as the message that this one writes. Raises SerializationError.
         """
-        indexes, length = _indexes(data)
-        descriptor = _message_at(self._messages, indexes)
+        message = self.read_message(data, reader)
         schema = self if reader is None else reader
-        message = schema._new(descriptor if reader is None else reader._written)
         try:
-            message.ParseFromString(data[length:])
             return json_format.MessageToDict(
                 message,
                 preserving_proto_field_name=True,
                 always_print_fields_with_no_presence=True,
                 descriptor_pool=schema._pool,
             )
-        except (UnreadableBytes, json_format.Error, *MALFORMED, TypeError) as error:
-            raise SerializationError(
-                f"the bytes are no {descriptor.full_name}: {str(error)[:200]}"
-            ) from error
+        except (json_format.Error, *MALFORMED, TypeError) as error:
+            raise _unreadable(message.DESCRIPTOR, error) from error
+
+    def read_message(self, data: bytes, reader: ProtobufSchema | None = None) -> Message:
+        """Return what `read` returns as a message; raises SerializationError."""
+        indexes, length = _indexes(data)
+        written = _message_at(self._messages, indexes)
+        descriptor = written if reader is None else reader._written
+        message = message_factory.GetMessageClass(descriptor)()
+        try:
+            message.ParseFromString(data[length:])
+        except (UnreadableBytes, *MALFORMED) as error:
+            raise _unreadable(descriptor, error) from error
+        return message
+
+    def new_message(self) -> Message:
+        """Return an empty one of the messages that are written, which `write` takes as a value."""
+        return message_factory.GetMessageClass(self._written)()
 
     def write(self, value: Any) -> bytes:
-        """Return the bytes of a value, behind the place of its message.
+        """Return the bytes of a value, or of a message, behind the place of its message.
 
         Raises SerializationError if it is not of the message.
         """
         descriptor = self._written
-        message = self._new(descriptor)
-        if not isinstance(value, dict):
-            raise SerializationError(f"the value is no {descriptor.full_name}: an object is one")
         try:
-            json_format.ParseDict(
-                value,
-                message,
-                descriptor_pool=self._pool,
-                max_recursion_depth=_VALUE_NESTING_MAX,
-            )
+            message = value if isinstance(value, Message) else self._message_of(value)
             encoded: bytes = message.SerializeToString()
         except (EncodeError, json_format.Error, *MALFORMED, TypeError, AttributeError) as error:
             raise SerializationError(
                 f"the value is no {descriptor.full_name}: {str(error)[:200]}"
             ) from error
-        return _encoded_indexes(self._place_of(descriptor)) + encoded
+        return self.place + encoded
+
+    def _message_of(self, value: Any) -> Message:
+        message = self.new_message()
+        if not isinstance(value, dict):
+            raise TypeError("an object is expected")
+        json_format.ParseDict(
+            value,
+            message,
+            descriptor_pool=self._pool,
+            max_recursion_depth=_VALUE_NESTING_MAX,
+        )
+        return message
 
     def _place_of(self, descriptor: Descriptor) -> list[int]:
         above = descriptor.containing_type
@@ -143,9 +166,9 @@ class ProtobufSchema:
             return [self._messages.index(descriptor)]
         return [*self._place_of(above), list(above.nested_types).index(descriptor)]
 
-    @staticmethod
-    def _new(descriptor: Descriptor) -> Message:
-        return message_factory.GetMessageClass(descriptor)()
+
+def _unreadable(descriptor: Any, error: Exception) -> SerializationError:
+    return SerializationError(f"the bytes are no {descriptor.full_name}: {str(error)[:200]}")
 
 
 def _file_of(text: str, name: str) -> FileDescriptorProto:
@@ -167,7 +190,12 @@ def _decoded(text: str) -> FileDescriptorProto | None:
     except (binascii.Error, ValueError, UnreadableBytes):
         return None
     _check_nesting(file)
-    return file
+    if _META not in file.dependency:
+        return file
+    # Its module brings a client of registries, which registries themselves do not need.
+    from waylog.serialization.protobuf_meta import with_meta_in_words
+
+    return with_meta_in_words(data)
 
 
 def _check_nesting(file: FileDescriptorProto) -> None:
@@ -193,7 +221,7 @@ def _built(
             raise SerializationError(f"{name[:100]} imports itself")
         if not _has(pool, name):
             text = referenced.get(name)
-            imported = _known_file(name) if text is None else _file_of(text, name)
+            imported = known_file(name) if text is None else _file_of(text, name)
             if imported is None:
                 raise SerializationError(f"no reference has the name {name[:100]!r}, an import")
             _built(pool, imported, referenced, (*above, name))
@@ -214,7 +242,7 @@ def _has(pool: descriptor_pool.DescriptorPool, name: str) -> bool:
     return True
 
 
-def _known_file(name: str) -> FileDescriptorProto | None:
+def known_file(name: str) -> FileDescriptorProto | None:
     """Return a file that any schema may import, None if it is none of these."""
     for prefix, package in _KNOWN.items():
         stem = name.removeprefix(prefix).removesuffix(".proto")

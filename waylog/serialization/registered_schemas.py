@@ -10,8 +10,12 @@ import msgspec
 from waylog.extras import install_command, is_installed
 from waylog.malformed import MALFORMED
 from waylog.serialization.avro_schema import AvroSchema, decoded_schema
+from waylog.serialization.schema_ids import Framed
 from waylog.serialization.schema_types import AVRO, JSON, PROTOBUF
 from waylog.serialization.serializer import SerializationError
+
+#: Decimals are numbers, with all their digits.
+_encode: Final = msgspec.json.Encoder(decimal_format="number").encode
 
 
 class RecordSchema(Protocol):
@@ -30,14 +34,38 @@ class RecordSchema(Protocol):
     def write(self, value: Any) -> bytes:
         """Return the bytes of a value; raises SerializationError."""
 
+    @property
+    def place(self) -> bytes:
+        """What the bytes of each value begin with: of Protobuf the place of their message."""
+
+
+def read_framed(schema: RecordSchema, framed: Framed, reader: RecordSchema | None = None) -> Any:
+    """Return the value of a record, as `reader` sees it; raises SerializationError."""
+    if reader is not None and type(reader) is not type(schema):
+        raise SerializationError("its schema is of another type than the one it is read with")
+    if framed.place and not schema.place:
+        raise SerializationError("the header that names the schema is too long")
+    return schema.read(framed.place + framed.payload, reader)
+
 
 class JsonSchema:
     """A JSON Schema. Values are any JSON: whether they are valid is not looked at."""
 
-    def __init__(self, text: str) -> None:
-        """Raises SerializationError for what is no JSON."""
-        json = decoded_schema(text)
-        title = json.get("title") if isinstance(json, dict) else None
+    #: See RecordSchema.
+    place: Final = b""
+
+    def __init__(self, text: str, referenced: Mapping[str, str] | None = None) -> None:
+        """`referenced` are the texts of schemas that it uses, by name.
+
+        Raises SerializationError for what is no JSON.
+        """
+        #: The schema's JSON.
+        self.json: Final = decoded_schema(text)
+        #: The JSON of schemas that it uses, by name.
+        self.referenced: Final[Mapping[str, Any]] = {
+            name: decoded_schema(each) for name, each in (referenced or {}).items()
+        }
+        title = self.json.get("title") if isinstance(self.json, dict) else None
         #: The schema's title.
         self.name: Final = title if isinstance(title, str) and title else "schema"
 
@@ -51,7 +79,7 @@ class JsonSchema:
     def write(self, value: Any) -> bytes:
         """See RecordSchema."""
         try:
-            return msgspec.json.encode(value)
+            return _encode(value)
         except (*MALFORMED, TypeError) as error:
             raise SerializationError(f"the value has no JSON: {error}") from error
 
@@ -71,7 +99,7 @@ def record_schema(
         known = {name: decoded_schema(each) for name, each in (referenced or {}).items()}
         return AvroSchema(text, known)
     if schema_type == JSON:
-        return JsonSchema(text)
+        return JsonSchema(text, referenced)
     if schema_type == PROTOBUF:
         if not is_installed("protobuf"):
             raise SerializationError(f"Protobuf needs more packages: {install_command('protobuf')}")

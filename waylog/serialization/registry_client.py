@@ -63,7 +63,7 @@ class RegistryClient:
         self._lock: Final = threading.Lock()
         self._by_id: Final[dict[SchemaId, RecordSchema]] = {}
         self._by_subject: Final[dict[tuple[str, str, str], RegisteredSchema]] = {}
-        self._latest: Final[dict[str, tuple[RegisteredSchema, float]]] = {}
+        self._latest: Final[dict[tuple[str, str | None], tuple[RegisteredSchema, float]]] = {}
         #: Why an id has no schema that could be read, and until when that is believed.
         self._unknown: Final[dict[SchemaId, tuple[str, float]]] = {}
 
@@ -123,18 +123,20 @@ class RegistryClient:
             ),
         )
 
-    def latest(self, subject: str) -> RegisteredSchema:
+    def latest(self, subject: str, *, message: str | None = None) -> RegisteredSchema:
         """Return the newest schema of a subject, for a minute the same.
 
-        Raises SerializationError if there is none, and SchemaRegistryUnavailable.
+        `message` is the one that is written, of a schema of Protobuf. Raises SerializationError if
+        there is none, and SchemaRegistryUnavailable.
         """
         with self._lock:
-            found, until = self._latest.get(subject, (None, 0.0))
+            found, until = self._latest.get((subject, message), (None, 0.0))
             if found is None or time.monotonic() >= until:
                 answer = self._asked(lambda: self._client.get_latest_version(subject))
-                found = RegisteredSchema(answer.schema_id, answer.guid, self._parsed(answer.schema))
+                schema = self._parsed(answer.schema, message=message)
+                found = RegisteredSchema(answer.schema_id, answer.guid, schema)
                 until = time.monotonic() + _LATEST_S
-                _keep(self._latest, subject, (found, until), _SCHEMAS_MAX)
+                _keep(self._latest, (subject, message), (found, until), _SCHEMAS_MAX)
             return found
 
     def _of_subject(self, wanted: tuple[str, str, str], ask: Callable[[], Any]) -> RegisteredSchema:
@@ -156,9 +158,10 @@ class RegistryClient:
         assert guid is not None
         return self._asked(lambda: self._client.get_schema_by_guid(guid))
 
-    def _parsed(self, schema: Schema) -> RecordSchema:
+    def _parsed(self, schema: Schema, *, message: str | None = None) -> RecordSchema:
+        references = self._references(schema, {})
         return record_schema(
-            schema.schema_type or AVRO, schema.schema_str or "", self._references(schema, {})
+            schema.schema_type or AVRO, schema.schema_str or "", references, message=message
         )
 
     def _references(self, schema: Schema, found: dict[str, str]) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from waylog.serialization.registered_schemas import RecordSchema, record_schema
+from waylog.serialization.registered_schemas import RecordSchema, read_framed, record_schema
 from waylog.serialization.registry_client import RegisteredSchema, RegistryClient
 from waylog.serialization.schema_ids import names_schema, split, with_header, with_prefix
 from waylog.serialization.schema_types import AVRO
@@ -35,7 +35,7 @@ class RegistrySerializer:
         in_header: bool = False,
         subject_name: SubjectNameStrategy = topic_name,
     ) -> None:
-        """`schema` is its text; None: the newest of the subject `TOPIC-key` or `TOPIC-value`.
+        """`schema` is its text; None: the newest one of the subject.
 
         `message` is the one that is written, of a schema of Protobuf (default: its first). Without
         `auto_register` the schema has to be registered already. Raises SerializationError for what
@@ -45,10 +45,12 @@ class RegistrySerializer:
         self._part: Final = part
         self._text: Final = schema
         self._type: Final = schema_type
-        self._own: Final[RecordSchema | None] = (
+        self._message: Final = message
+        #: The schema that is written, None for the newest one of the subject.
+        self.schema: Final[RecordSchema | None] = (
             None if schema is None else record_schema(schema_type, schema, message=message)
         )
-        self._name: Final = "" if self._own is None else self._own.name
+        self._name: Final = (message or "") if self.schema is None else self.schema.name
         self._auto_register: Final = auto_register
         self._normalize: Final = normalize
         self._in_header: Final = in_header
@@ -58,19 +60,26 @@ class RegistrySerializer:
         """See Serializer."""
         if value is None:
             return Serialized(None)
-        number, guid, schema = self._schema(topic)
-        payload = (self._own or schema).write(value)
+        number, guid, registered = self._schema(topic)
+        schema = self.schema or registered
+        payload = schema.write(value)
         if self._in_header and guid is not None:
-            return with_header(self._part, guid, payload)
+            length = len(schema.place)
+            return with_header(self._part, guid, payload[length:], payload[:length])
         if self._in_header or number is None:
             missing = "GUIDs, which headers need" if self._in_header else "id of the schema"
             raise SerializationError(f"the schema registry has no {missing}")
         return with_prefix(number, payload)
 
     def _schema(self, topic: str) -> RegisteredSchema:
-        if self._text is None:
-            return self._registry.latest(topic_name(topic, self._part, ""))
+        if not self._name and self._subject_name is not topic_name:
+            raise SerializationError(
+                f"the subject of the {self._part.value} has the name of its record: a schema is "
+                "needed, or for Protobuf the name of the message"
+            )
         subject = self._subject_name(topic, self._part, self._name)
+        if self._text is None:
+            return self._registry.latest(subject, message=self._message)
         ask = self._registry.register if self._auto_register else self._registry.registered
         return ask(subject, self._text, schema_type=self._type, normalize=self._normalize)
 
@@ -92,13 +101,8 @@ class RegistryDeserializer:
         """See Deserializer."""
         if data is None:
             return None
-        schema_id, payload = split(self._part, data, headers)
-        schema = self._registry.schema_of(schema_id)
-        if self._reader is not None and type(self._reader) is not type(schema):
-            raise SerializationError(
-                f"the {self._part.value} is of another type of schema than the one it is read with"
-            )
-        return schema.read(payload, self._reader)
+        framed = split(self._part, data, headers)
+        return read_framed(self._registry.schema_of(framed.schema_id), framed, self._reader)
 
 
 class RecognisingDeserializer:

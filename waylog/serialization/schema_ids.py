@@ -4,6 +4,9 @@
 |---|---|
 | prefix | a zero byte and the schema's id, 4 bytes, big-endian, in front of the value |
 | header | `__key_schema_id` or `__value_schema_id`: a byte 1 and the schema's GUID, 16 bytes |
+
+Of Protobuf the place of the message in its file follows both (waylog/serialization/
+protobuf_schema.py). confluent-kafka knows the second form since 2.10.1.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from waylog.serialization.serializer import (
 _PREFIX_BYTES: Final = 5
 _PREFIX_MAGIC: Final = b"\0"
 _GUID_MAGIC: Final = b"\1"
+_GUID_BYTES: Final = 17
 _ID_MAX: Final = 0x7FFF_FFFF
 
 
@@ -30,6 +34,16 @@ class SchemaId(NamedTuple):
 
     number: int | None
     guid: str | None = None
+
+
+class Framed(NamedTuple):
+    """A key or value, taken out of its frame."""
+
+    schema_id: SchemaId
+    #: The place of a message of Protobuf, if a header has named the schema; else it is in front of
+    #: the payload.
+    place: bytes
+    payload: bytes
 
 
 def header_name(part: RecordPart) -> str:
@@ -42,9 +56,10 @@ def with_prefix(number: int, payload: bytes) -> Serialized:
     return Serialized(_PREFIX_MAGIC + number.to_bytes(4, "big") + payload)
 
 
-def with_header(part: RecordPart, guid: str, payload: bytes) -> Serialized:
-    """Return a value, and the header that names its schema."""
-    return Serialized(payload, [(header_name(part), _GUID_MAGIC + uuid.UUID(guid).bytes)])
+def with_header(part: RecordPart, guid: str, payload: bytes, place: bytes = b"") -> Serialized:
+    """Return a value, and the header that names its schema; `place` is that of its message."""
+    header = _GUID_MAGIC + uuid.UUID(guid).bytes + place
+    return Serialized(payload, [(header_name(part), header)])
 
 
 def names_schema(part: RecordPart, data: bytes, headers: RecordHeaders = NO_HEADERS) -> bool:
@@ -52,9 +67,7 @@ def names_schema(part: RecordPart, data: bytes, headers: RecordHeaders = NO_HEAD
     return data[:1] == _PREFIX_MAGIC or any(name == header_name(part) for name, _ in headers)
 
 
-def split(
-    part: RecordPart, data: bytes, headers: RecordHeaders = NO_HEADERS
-) -> tuple[SchemaId, bytes]:
+def split(part: RecordPart, data: bytes, headers: RecordHeaders = NO_HEADERS) -> Framed:
     """Return which schema a value was written with, and the value's bytes.
 
     The header comes first, as in Confluent's clients. Raises SerializationError.
@@ -62,7 +75,7 @@ def split(
     name = header_name(part)
     for each, value in headers:
         if each == name and value is not None:
-            return _of_header(name, value), data
+            return _of_header(name, value, data)
     if data[:1] != _PREFIX_MAGIC:
         raise SerializationError(
             f"the {part.value} does not begin with the id of a schema: a zero byte and four more"
@@ -72,12 +85,14 @@ def split(
     number = int.from_bytes(data[1:_PREFIX_BYTES], "big")
     if number > _ID_MAX:
         raise SerializationError(f"{number} is no id of a schema")
-    return SchemaId(number), data[_PREFIX_BYTES:]
+    return Framed(SchemaId(number), b"", data[_PREFIX_BYTES:])
 
 
-def _of_header(name: str, value: bytes) -> SchemaId:
-    if value[:1] == _GUID_MAGIC and len(value) == 17:
-        return SchemaId(None, str(uuid.UUID(bytes=value[1:])))
-    if value[:1] == _PREFIX_MAGIC and len(value) == _PREFIX_BYTES:
-        return SchemaId(int.from_bytes(value[1:], "big"))
+def _of_header(name: str, value: bytes, data: bytes) -> Framed:
+    if value[:1] == _GUID_MAGIC and len(value) >= _GUID_BYTES:
+        guid = str(uuid.UUID(bytes=value[1:_GUID_BYTES]))
+        return Framed(SchemaId(None, guid), value[_GUID_BYTES:], data)
+    if value[:1] == _PREFIX_MAGIC and len(value) >= _PREFIX_BYTES:
+        number = SchemaId(int.from_bytes(value[1:_PREFIX_BYTES], "big"))
+        return Framed(number, value[_PREFIX_BYTES:], data)
     raise SerializationError(f"the header {name} is no id of a schema")

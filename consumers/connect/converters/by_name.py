@@ -11,6 +11,7 @@ from consumers.connect.configuration.plugins import Plugin, PluginKind, aliases_
 from consumers.connect.converters.avro_converter import AvroConverter
 from consumers.connect.converters.converter import Converter, HeaderConverter
 from consumers.connect.converters.json_converter import JsonConverter
+from consumers.connect.converters.json_schema_converter import JsonSchemaConverter
 from consumers.connect.converters.primitive_converters import (
     BooleanConverter,
     ByteArrayConverter,
@@ -20,13 +21,15 @@ from consumers.connect.converters.primitive_converters import (
     LongConverter,
     ShortConverter,
 )
+from consumers.connect.converters.protobuf_converter import ProtobufConverter
 from consumers.connect.converters.simple_header_converter import SimpleHeaderConverter
 from consumers.connect.converters.string_converter import StringConverter
 
 _CONVERTERS: Final[tuple[type[Converter], ...]] = (
     AvroConverter,
     *(BooleanConverter, ByteArrayConverter, DoubleConverter, FloatConverter, IntegerConverter),
-    *(JsonConverter, LongConverter, ShortConverter, StringConverter),
+    *(JsonConverter, JsonSchemaConverter, LongConverter, ProtobufConverter, ShortConverter),
+    StringConverter,
 )
 
 

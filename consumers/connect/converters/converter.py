@@ -9,6 +9,10 @@ from typing import Any, ClassVar, Final
 from consumers.connect.configuration.definitions import ConfigDef, ConfigKey, ConfigType, Importance
 from consumers.connect.configuration.validators import one_of, optional
 from consumers.connect.data.schemas import Schema, SchemaAndValue
+from waylog.serialization.serializer import NO_HEADERS, RecordHeaders
+
+#: The headers of a record that is being written.
+AddedHeaders = list[tuple[str, bytes | None]]
 
 #: Kafka Connect sets it itself; it may also be written.
 CONVERTER_TYPE: Final = ConfigKey(
@@ -49,12 +53,22 @@ class Converter(HeaderConverter):
     config: ClassVar[ConfigDef] = ConfigDef([CONVERTER_TYPE])
 
     @abstractmethod
-    def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
-        """Return the bytes of a key or value, None for a record without."""
+    def from_connect(
+        self, topic: str, schema: Schema | None, value: Any, headers: AddedHeaders | None = None
+    ) -> bytes | None:
+        """Return the bytes of a key or value, None for a record without.
+
+        `headers` are those of the record; the converter may add to them (KIP-440).
+        """
 
     @abstractmethod
-    def to_connect(self, topic: str, data: bytes | None) -> SchemaAndValue:
-        """Return the value of the bytes of a key or value; None is a tombstone."""
+    def to_connect(
+        self, topic: str, data: bytes | None, headers: RecordHeaders = NO_HEADERS
+    ) -> SchemaAndValue:
+        """Return the value of the bytes of a key or value; None is a tombstone.
+
+        `headers` are those of the record.
+        """
 
     def from_connect_header(
         self, topic: str, key: str, schema: Schema | None, value: Any

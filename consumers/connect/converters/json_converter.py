@@ -15,18 +15,20 @@ import msgspec
 
 from consumers.connect.configuration.definitions import ConfigDef, ConfigKey, ConfigType, Importance
 from consumers.connect.configuration.validators import one_of_ignoring_case
-from consumers.connect.converters.converter import CONVERTER_TYPE, Converter
+from consumers.connect.converters.converter import CONVERTER_TYPE, AddedHeaders, Converter
 from consumers.connect.converters.json_schemas import schema_from_json, schema_to_json
 from consumers.connect.converters.json_values import (
     Convert,
     JsonValues,
+    has_decimal,
     read_schemaless,
     write_schemaless,
 )
 from consumers.connect.data.exceptions import DataException
-from consumers.connect.data.schemas import DECIMAL_NAME, NULL, Schema, SchemaAndValue
+from consumers.connect.data.schemas import NULL, Schema, SchemaAndValue
 from waylog.bounded_cache import BoundedCache
 from waylog.malformed import MALFORMED
+from waylog.serialization.serializer import NO_HEADERS, RecordHeaders
 
 _SCHEMAS_ENABLE: Final = "schemas.enable"
 _CACHE_SIZE: Final = "schemas.cache.size"
@@ -135,7 +137,9 @@ class JsonConverter(Converter):
         self._readings: Final = BoundedCache(self._make_reading, size)
         self._writings: Final = BoundedCache(self._make_writing, size)
 
-    def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
+    def from_connect(
+        self, topic: str, schema: Schema | None, value: Any, headers: AddedHeaders | None = None
+    ) -> bytes | None:
         """Return the JSON; None for a tombstone."""
         if schema is None and value is None:
             return None
@@ -154,7 +158,9 @@ class JsonConverter(Converter):
             ) from error
         return head + payload + b"}" if self._with_schemas else payload
 
-    def to_connect(self, topic: str, data: bytes | None) -> SchemaAndValue:
+    def to_connect(
+        self, topic: str, data: bytes | None, headers: RecordHeaders = NO_HEADERS
+    ) -> SchemaAndValue:
         """Return the value; of a tombstone none."""
         if data is None:
             return NULL
@@ -184,7 +190,7 @@ class JsonConverter(Converter):
         schema = schema_from_json(_exact_decoder.decode(json), self._values)
         if schema is None:
             return _Reading(None, read_schemaless, _decoder)
-        decoder = _exact_decoder if _has_decimal(schema) else _decoder
+        decoder = _exact_decoder if has_decimal(schema) else _decoder
         return _Reading(schema, self._values.reader(schema), decoder)
 
     def _make_writing(self, schema: Schema) -> _Writing:
@@ -193,14 +199,3 @@ class JsonConverter(Converter):
             json = _encoder.encode(schema_to_json(schema, self._values))
             head = b'{"schema":' + json + b',"payload":'
         return _Writing(head, self._values.writer(schema))
-
-
-def _has_decimal(schema: Schema | None) -> bool:
-    if schema is None:
-        return False
-    return (
-        schema.name == DECIMAL_NAME
-        or _has_decimal(schema.key_schema)
-        or _has_decimal(schema.value_schema)
-        or any(_has_decimal(field.schema) for field in schema.fields)
-    )

@@ -418,3 +418,15 @@ def read_schemaless(json: Any) -> Any:
             if not isinstance(each, (str, float)):
                 read_schemaless(each)
     return json
+
+
+def has_decimal(schema: Schema | None) -> bool:
+    """Tell whether values may have decimals, whose digits a float would lose."""
+    if schema is None:
+        return False
+    return (
+        schema.name == DECIMAL_NAME
+        or has_decimal(schema.key_schema)
+        or has_decimal(schema.value_schema)
+        or any(has_decimal(field.schema) for field in schema.fields)
+    )

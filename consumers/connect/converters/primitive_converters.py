@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any, ClassVar, Final
 
-from consumers.connect.converters.converter import Converter
+from consumers.connect.converters.converter import AddedHeaders, Converter
 from consumers.connect.data.exceptions import DataException
 from consumers.connect.data.schemas import (
     OPTIONAL_BOOLEAN,
@@ -19,6 +19,7 @@ from consumers.connect.data.schemas import (
     SchemaAndValue,
     Type,
 )
+from waylog.serialization.serializer import NO_HEADERS, RecordHeaders
 
 
 class _NumberConverter(Converter):
@@ -29,7 +30,9 @@ class _NumberConverter(Converter):
     layout: ClassVar[struct.Struct]
     python_type: ClassVar[type]
 
-    def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
+    def from_connect(
+        self, topic: str, schema: Schema | None, value: Any, headers: AddedHeaders | None = None
+    ) -> bytes | None:
         """Return the number's bytes."""
         if value is None:
             return None
@@ -41,7 +44,9 @@ class _NumberConverter(Converter):
         except (struct.error, OverflowError) as error:
             raise DataException(f"Failed to serialize to {self.type_name}: {error}") from error
 
-    def to_connect(self, topic: str, data: bytes | None) -> SchemaAndValue:
+    def to_connect(
+        self, topic: str, data: bytes | None, headers: RecordHeaders = NO_HEADERS
+    ) -> SchemaAndValue:
         """Return the number."""
         if data is None:
             return SchemaAndValue(self.schema, None)
@@ -111,7 +116,9 @@ class BooleanConverter(Converter):
 
     kafka_name = "org.apache.kafka.connect.converters.BooleanConverter"
 
-    def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
+    def from_connect(
+        self, topic: str, schema: Schema | None, value: Any, headers: AddedHeaders | None = None
+    ) -> bytes | None:
         """Return the byte."""
         if schema is not None and schema.type is not Type.BOOLEAN:
             raise DataException(f"Invalid schema type for BooleanConverter: {schema.type}")
@@ -122,7 +129,9 @@ class BooleanConverter(Converter):
             raise DataException(f"BooleanConverter is not compatible with objects of type {kind}")
         return b"\x01" if value else b"\x00"
 
-    def to_connect(self, topic: str, data: bytes | None) -> SchemaAndValue:
+    def to_connect(
+        self, topic: str, data: bytes | None, headers: RecordHeaders = NO_HEADERS
+    ) -> SchemaAndValue:
         """Return the boolean."""
         if data is None:
             return SchemaAndValue(OPTIONAL_BOOLEAN, None)
@@ -137,7 +146,9 @@ class ByteArrayConverter(Converter):
 
     kafka_name = "org.apache.kafka.connect.converters.ByteArrayConverter"
 
-    def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
+    def from_connect(
+        self, topic: str, schema: Schema | None, value: Any, headers: AddedHeaders | None = None
+    ) -> bytes | None:
         """Return the bytes."""
         if schema is not None and schema.type is not Type.BYTES:
             raise DataException(f"Invalid schema type for ByteArrayConverter: {schema.type}")
@@ -146,6 +157,8 @@ class ByteArrayConverter(Converter):
             raise DataException(f"ByteArrayConverter is not compatible with objects of type {kind}")
         return value
 
-    def to_connect(self, topic: str, data: bytes | None) -> SchemaAndValue:
+    def to_connect(
+        self, topic: str, data: bytes | None, headers: RecordHeaders = NO_HEADERS
+    ) -> SchemaAndValue:
         """Return the bytes."""
         return SchemaAndValue(OPTIONAL_BYTES, data)

@@ -8,10 +8,11 @@ from typing import Any, ClassVar, Final
 
 from consumers.connect.configuration.definitions import ConfigDef, ConfigKey, ConfigType, Importance
 from consumers.connect.configuration.exceptions import invalid_value
-from consumers.connect.converters.converter import CONVERTER_TYPE, Converter
+from consumers.connect.converters.converter import CONVERTER_TYPE, AddedHeaders, Converter
 from consumers.connect.data.exceptions import DataException
 from consumers.connect.data.schemas import OPTIONAL_STRING, Schema, SchemaAndValue
 from consumers.connect.data.value_text import java_text
+from waylog.serialization.serializer import NO_HEADERS, RecordHeaders
 
 _ENCODING: Final = "converter.encoding"
 
@@ -51,7 +52,9 @@ class StringConverter(Converter):
         # Names that Python does not have to look up are decoded faster.
         self._encoding: Final = codecs.lookup(self.settings[_ENCODING]).name
 
-    def from_connect(self, topic: str, schema: Schema | None, value: Any) -> bytes | None:
+    def from_connect(
+        self, topic: str, schema: Schema | None, value: Any, headers: AddedHeaders | None = None
+    ) -> bytes | None:
         """Return the text's bytes."""
         if value is None:
             return None
@@ -61,7 +64,9 @@ class StringConverter(Converter):
         except UnicodeError as error:
             raise DataException(f"Failed to serialize to a string: {error}") from error
 
-    def to_connect(self, topic: str, data: bytes | None) -> SchemaAndValue:
+    def to_connect(
+        self, topic: str, data: bytes | None, headers: RecordHeaders = NO_HEADERS
+    ) -> SchemaAndValue:
         """Return the text."""
         if data is None:
             return SchemaAndValue(OPTIONAL_STRING, None)

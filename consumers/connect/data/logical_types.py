@@ -94,10 +94,17 @@ def decimal_to_bytes(schema: Schema, value: Any) -> bytes:
 
 def decimal_from_bytes(schema: Schema, data: bytes) -> Decimal:
     """Return the decimal of an unscaled number."""
+    return decimal_of(data, scale_of(schema))
+
+
+def decimal_of(data: bytes, scale: int) -> Decimal:
+    """Return the decimal of an unscaled number with so many digits after the point."""
     if not 0 < len(data) <= _UNSCALED_BYTES_MAX:
         raise DataException(f"Invalid bytes for Decimal field: {len(data)} bytes")
+    if abs(scale) > _SCALE_MAX:
+        raise DataException(f"Invalid scale of a Decimal field: {scale}")
     unscaled = int.from_bytes(data, "big", signed=True)
-    return _EXACT.scaleb(Decimal(unscaled), -scale_of(schema))
+    return _EXACT.scaleb(Decimal(unscaled), -scale)
 
 
 def date_to_days(_: Schema, value: Any) -> int:

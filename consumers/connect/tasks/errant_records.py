@@ -8,6 +8,7 @@ from typing import Final
 
 from confluent_kafka import Message
 
+from consumers.connect.converters.converter import AddedHeaders
 from consumers.connect.data.exceptions import ConnectException
 from consumers.connect.data.records import SinkRecord
 from consumers.connect.errors.failures import ConsumedRecord
@@ -55,21 +56,20 @@ class ErrantRecords:
             if (message.topic(), message.partition(), message.offset()) == record.place:
                 return consumed_record(message)
         pipeline, topic = self._pipeline, record.topic
+        to_header = pipeline.header.from_connect_header
+        headers: AddedHeaders = [
+            (header.key, to_header(topic, header.key, header.schema, header.value))
+            for header in record.headers
+        ]
+        key = pipeline.key.from_connect(topic, record.key_schema, record.key, headers)
+        value = pipeline.value.from_connect(topic, record.value_schema, record.value, headers)
         return ConsumedRecord(
             topic,
             record.partition or 0,
             record.offset,
-            pipeline.key.from_connect(topic, record.key_schema, record.key),
-            pipeline.value.from_connect(topic, record.value_schema, record.value),
+            key,
+            value,
             record.timestamp,
             record.timestamp_type,
-            tuple(
-                (
-                    header.key,
-                    pipeline.header.from_connect_header(
-                        topic, header.key, header.schema, header.value
-                    ),
-                )
-                for header in record.headers
-            ),
+            tuple(headers),
         )

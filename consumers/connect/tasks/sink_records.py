@@ -61,9 +61,9 @@ class SinkRecords:
                 self._on_run(topic, partition, message.offset())  # type: ignore[arg-type]
             offset = message.offset()  # type: ignore[assignment]
             try:
-                key_schema, key = to_key(topic, message.key())
-                value_schema, value = to_value(topic, message.value())
                 headers = headers_of(message)
+                key_schema, key = to_key(topic, message.key(), headers)
+                value_schema, value = to_value(topic, message.value(), headers)
                 type_, time_ms = message.timestamp()
                 record: SinkRecord | None = SinkRecord(
                     topic=topic,
@@ -111,7 +111,10 @@ class SinkRecords:
         def convert(stage: Stage, data: bytes | None) -> SchemaAndValue:
             converter = pipeline.key if stage is Stage.KEY_CONVERTER else pipeline.value
             return run(
-                lambda: converter.to_connect(topic, data), consumed, stage, converter.kafka_name
+                lambda: converter.to_connect(topic, data, consumed.headers),
+                consumed,
+                stage,
+                converter.kafka_name,
             )
 
         try:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from consumers.connect.converters.converter import AddedHeaders
 from consumers.connect.data.exceptions import DataException
 from consumers.connect.data.records import SourceRecord
 from consumers.connect.errors.stages import Stage
 from consumers.connect.tasks.converters import Pipeline
 from consumers.connect.tasks.operations import Operations, Skipped
 
-RecordHeaders = list[tuple[str, str | bytes | None]]
 #: The partition is chosen by the key.
 BY_KEY: Final = -1
 
@@ -23,7 +23,7 @@ class OutgoingRecord(NamedTuple):
     key: bytes | None
     partition: int
     timestamp: int  # ms since 1970-01-01 UTC; 0: now
-    headers: RecordHeaders | None
+    headers: list[tuple[str, str | bytes | None]] | None
 
 
 class SourceRecords:
@@ -45,18 +45,16 @@ class SourceRecords:
             if current is None:
                 return None
             topic = current.topic
-            return _outgoing(
-                current,
-                pipeline.value.from_connect(topic, current.value_schema, current.value),
-                pipeline.key.from_connect(topic, current.key_schema, current.key),
-                self._headers(current),
-            )
+            headers = self._headers(current)
+            key = pipeline.key.from_connect(topic, current.key_schema, current.key, headers)
+            value = pipeline.value.from_connect(topic, current.value_schema, current.value, headers)
+            return _outgoing(current, value, key, headers)
         except Exception:
             return self._step_by_step(record)
 
-    def _headers(self, record: SourceRecord) -> RecordHeaders | None:
+    def _headers(self, record: SourceRecord) -> AddedHeaders:
         if not record.headers:
-            return None
+            return []
         convert = self._pipeline.header.from_connect_header
         return [
             (
@@ -89,13 +87,15 @@ class SourceRecords:
                 pipeline.header.kafka_name,
             )
             key = run(
-                lambda: pipeline.key.from_connect(topic, current.key_schema, current.key),
+                lambda: pipeline.key.from_connect(topic, current.key_schema, current.key, headers),
                 record,
                 Stage.KEY_CONVERTER,
                 pipeline.key.kafka_name,
             )
             value = run(
-                lambda: pipeline.value.from_connect(topic, current.value_schema, current.value),
+                lambda: pipeline.value.from_connect(
+                    topic, current.value_schema, current.value, headers
+                ),
                 record,
                 Stage.VALUE_CONVERTER,
                 pipeline.value.kafka_name,
@@ -122,7 +122,9 @@ def _outgoing(
     record: SourceRecord,
     value: bytes | None,
     key: bytes | None,
-    headers: RecordHeaders | None,
+    headers: AddedHeaders,
 ) -> OutgoingRecord:
     partition = BY_KEY if record.partition is None else record.partition
-    return OutgoingRecord(record.topic, value, key, partition, record.timestamp or 0, headers)
+    time_ms = record.timestamp or 0
+    given: list[tuple[str, str | bytes | None]] | None = [*headers] if headers else None
+    return OutgoingRecord(record.topic, value, key, partition, time_ms, given)

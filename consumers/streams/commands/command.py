@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,10 +16,13 @@ from waylog.config import (
     DEFAULT_BOOTSTRAP_SERVERS,
     ConfigError,
     check_bootstrap_servers,
+    http_url,
+    load_properties,
 )
 from waylog.console.common import add_json, pairs, print_rows
 
 if TYPE_CHECKING:
+    from consumers.streams.output_formats import OutputFormats
     from consumers.streams.processor import Topology
     from consumers.worker.worker import Worker
 
@@ -73,6 +77,31 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         help="a property of the topology (docs/streams.md lists them), or TOPOLOGY.NAME=VALUE, "
         "which is needed if there are several; may be given several times",
     )
+    add(
+        "--value-format",
+        dest="value_formats",
+        action="append",
+        default=[],
+        metavar="TOPIC=FORMAT",
+        help="a topic that a topology writes has another format than JSON, one of `waylog consume` "
+        "but for its texts: avro, protobuf, ...; may be given several times",
+    )
+    add(
+        "--value-schema",
+        dest="value_schemas",
+        action="append",
+        default=[],
+        metavar="TOPIC=FILE",
+        help="the schema that is written (default: for avro that of the topology's messages, else "
+        "the newest one of subject TOPIC-value)",
+    )
+    add("--schema-registry", metavar="URL", help="has the schemas")
+    add(
+        "--schema-registry-config",
+        type=Path,
+        metavar="FILE",
+        help="properties for it, in the names of Confluent's clients",
+    )
     add_worker_options(parser, "results, states")
 
 
@@ -81,7 +110,9 @@ def check(arguments: argparse.Namespace) -> None:
     if arguments.action == "run":
         check_bootstrap_servers(arguments.bootstrap_servers)
         check_worker_options(arguments)
-        _topologies(arguments)
+        formats = _output_formats(arguments, _topologies(arguments))
+        if formats is not None:
+            formats.close()
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -130,6 +161,23 @@ def _topologies(arguments: argparse.Namespace) -> list[Topology]:
     return topologies
 
 
+def _output_formats(
+    arguments: argparse.Namespace, topologies: Sequence[Topology]
+) -> OutputFormats | None:
+    formats = pairs(arguments.value_formats, "--value-format")
+    schemas = pairs(arguments.value_schemas, "--value-schema")
+    if not formats and not schemas:
+        return None
+    from consumers.streams.output_formats import output_formats
+    from waylog.serialization.by_name import URL
+
+    config = arguments.schema_registry_config
+    registry = load_properties(config) if config is not None else {}
+    if arguments.schema_registry is not None:
+        registry[URL] = http_url(arguments.schema_registry)
+    return output_formats(formats, schemas, registry, topologies)
+
+
 def _run(arguments: argparse.Namespace) -> int:
     from confluent_kafka import KafkaException
 
@@ -173,6 +221,7 @@ def _run(arguments: argparse.Namespace) -> int:
         telemetry,
         ready,
         None if arguments.module is None else registry.origin(arguments.module),
+        _output_formats(arguments, topologies),
     )
     try:
         running.run(stopping, workers)

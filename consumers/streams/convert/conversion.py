@@ -1,4 +1,4 @@
-"""From the bytes of one format to those of another, for the values of one topic.
+"""From the bytes of one format to those of another, for the keys and values of one topic.
 
 Values of the platform's own topics have classes, from which their Avro schemas are made; with these
 they are checked on the way, in both directions. Values of other topics are taken as they are read.
@@ -84,3 +84,28 @@ class ValueConversion:
         # What a message lacks Avro takes from the default, and Protobuf leaves out.
         members = self._messages.to_avro(message)
         return {name: each for name, each in members.items() if each is not None}
+
+
+class KeyConversion:
+    """Converts keys."""
+
+    def __init__(
+        self, deserializer: Deserializer, serializer: Serializer, source: str, target: str
+    ) -> None:
+        self._deserializer: Final = deserializer
+        self._serializer: Final = serializer
+        self._source: Final = source
+        self._target: Final = target
+
+    def convert(self, data: bytes | None, headers: RecordHeaders) -> Serialized:
+        """Return a key in the other format, None for None.
+
+        Raises SerializationError, which says that it is the key, and SchemaRegistryUnavailable.
+        """
+        if data is None:
+            return Serialized(None)
+        try:
+            key = self._deserializer.deserialize(self._source, data, headers)
+            return self._serializer.serialize(self._target, key)
+        except SerializationError as error:
+            raise SerializationError(f"key: {error}") from error

@@ -1,16 +1,22 @@
-"""Topology `convert`: copies a topic into another one, with its values in another format.
+"""Topology `convert`: copies a topic into another one, with values and keys in other formats.
 
-Each record is read as it says itself: a record that names a schema of the registry as one of that
-schema, and any other as JSON. So what was written before a change of the format is read, too.
+Each record is read as it says itself: what names a schema of the registry as one of that schema,
+and any other value as JSON, any other key as text, unless properties tell their formats. So what
+was written before a change of the format is read, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Final
 
-from consumers.streams.convert.conversion import MESSAGES, Endpoint, ValueConversion
+from consumers.streams.convert.conversion import (
+    MESSAGES,
+    Endpoint,
+    KeyConversion,
+    ValueConversion,
+)
 from consumers.streams.processor import Context, StreamProcessor, Topology
 from consumers.streams.properties import Properties
 from consumers.streams.store import RECORD_BYTES_MAX, Store
@@ -20,7 +26,16 @@ from waylog.config import ConfigError, check_name, http_url, load_properties
 from waylog.kafka.record_headers import headers_of
 from waylog.kafka.topics import KEYED_PARTITIONS, TOPICS, Topic
 from waylog.os_errors import describe_os_error
-from waylog.serialization.by_name import AUTO, AVRO, URL, close_serde, make_serde
+from waylog.serialization.by_name import (
+    AUTO,
+    AVRO,
+    URL,
+    Serde,
+    close_serde,
+    make_recognising_serde,
+    make_serde,
+    serde_names,
+)
 from waylog.serialization.message_schemas import MessageSchema
 from waylog.serialization.schema_ids import header_name
 from waylog.serialization.serializer import (
@@ -31,8 +46,9 @@ from waylog.serialization.serializer import (
 )
 
 _JSON: Final = "json"
-_JSON_SCHEMA: Final = "json-schema"
-_FORMATS: Final = (AVRO, "protobuf", _JSON_SCHEMA, _JSON)
+_PROTOBUF: Final = "protobuf"
+#: What a platform's topic has as keys: names of devices.
+_TEXT_SCHEMA: Final = '"string"'
 
 
 class Convert(Topology):
@@ -66,31 +82,69 @@ class Copying(StreamProcessor[int]):
         source, target = (_topic(properties, name) for name in ("from", "to"))
         if source == target:
             raise ConfigError(f"--property to={target}: another topic than `from` is expected")
-        format_ = properties.text("value.format", AVRO)
-        if format_ not in _FORMATS:
-            raise ConfigError(
-                f"--property value.format={format_}: one of {', '.join(_FORMATS)} is expected"
-            )
+        format_ = _format(properties, RecordPart.VALUE, AVRO)
         registry = _registry_properties(properties)
-        written = dict(registry)
-        text = _schema(properties, source, format_)
-        if text is not None:
-            written["schema"] = text
-        if message := properties.text("value.message", ""):
-            written["message"] = message
         #: Each copy is a group of its own.
         self.name = f"convert-{target}"  # type: ignore[misc]
         self.topic = source
         self._target: Final = target
-        reading = make_serde(AUTO, RecordPart.VALUE, registry)
-        writing = make_serde(format_, RecordPart.VALUE, written)
-        self._serdes: Final = (reading, writing)
+        self._serdes: Final[list[Serde]] = []
+        of_value = _schema(properties, RecordPart.VALUE)
+        if of_value is None and format_ == AVRO and source in MESSAGES:
+            of_value = MessageSchema(MESSAGES[source]).text
         self._conversion: Final = ValueConversion(
-            reading,
-            writing,
+            self._reading(properties, RecordPart.VALUE, registry, _JSON),
+            self._writing(properties, RecordPart.VALUE, registry, format_, of_value),
             source,
-            Endpoint(target, is_json=format_ in (_JSON, _JSON_SCHEMA)),
+            Endpoint(target, is_json=format_ not in (AVRO, _PROTOBUF)),
         )
+        self._of_keys: Final = self._key_conversion(properties, registry)
+
+    def _key_conversion(
+        self, properties: Properties, registry: Mapping[str, str]
+    ) -> KeyConversion | None:
+        """Return how keys are converted, None if they stay as they are."""
+        part = RecordPart.KEY
+        format_ = _format(properties, part, "")
+        names = ("key.schema", "key.message", "key.from.format")
+        given = [name for name in names if properties.text(name, "")]
+        if not format_ and given:
+            raise ConfigError(f"--property {given[0]}: key.format=FORMAT is needed beside it")
+        if not format_:
+            return None
+        reading = self._reading(properties, part, registry, "string")
+        schema = _schema(properties, part)
+        if schema is None and format_ == AVRO and self.topic in MESSAGES:
+            schema = _TEXT_SCHEMA
+        writing = self._writing(properties, part, registry, format_, schema)
+        return KeyConversion(reading, writing, self.topic, self._target)
+
+    def _reading(
+        self,
+        properties: Properties,
+        part: RecordPart,
+        registry: Mapping[str, str],
+        default: str,
+    ) -> Serde:
+        format_ = _format(properties, part, default, "from.format")
+        self._serdes.append(make_recognising_serde(format_, part, registry))
+        return self._serdes[-1]
+
+    def _writing(
+        self,
+        properties: Properties,
+        part: RecordPart,
+        registry: Mapping[str, str],
+        format_: str,
+        schema: str | None,
+    ) -> Serde:
+        written = dict(registry)
+        if schema is not None:
+            written["schema"] = schema
+        if message := properties.text(f"{part.value}.message", ""):
+            written[f"{part.value}.message"] = message
+        self._serdes.append(make_serde(format_, part, written))
+        return self._serdes[-1]
 
     def close(self) -> None:
         """Close connections to the registry."""
@@ -110,24 +164,44 @@ class Copying(StreamProcessor[int]):
         for record in records:
             headers = headers_of(record)
             try:
-                value, more = self._converted(record, headers)
+                key, value = self._converted(record, headers)
             except SerializationError as error:
                 context.refuse(record, str(error))
                 continue
-            key = record.key()
-            if len(key or b"") + len(value or b"") > RECORD_BYTES_MAX:
+            if len(key.data or b"") + len(value.data or b"") > RECORD_BYTES_MAX:
                 context.refuse(record, "in the other format it is larger than a record may be")
                 continue
-            own = [each for each in headers if each[0] != header_name(RecordPart.VALUE)]
-            own += [(name, each) for name, each in more if each is not None]
-            context.outputs.append(copied(self._target, key, value, own or None))
+            named = {header_name(RecordPart.VALUE)}
+            if self._of_keys is not None:
+                named.add(header_name(RecordPart.KEY))
+            own = [each for each in headers if each[0] not in named]
+            added = (*key.headers, *value.headers)
+            own += [(name, each) for name, each in added if each is not None]
+            context.outputs.append(copied(self._target, key.data, value.data, own or None))
 
-    def _converted(self, record: InputRecord, headers: list[tuple[str, bytes]]) -> Serialized:
+    def _converted(
+        self, record: InputRecord, headers: list[tuple[str, bytes]]
+    ) -> tuple[Serialized, Serialized]:
+        """Return key and value; raises SerializationError."""
         try:
-            return self._conversion.convert(record.value(), headers)
+            key = Serialized(record.key())
+            if self._of_keys is not None:
+                key = self._of_keys.convert(record.key(), headers)
+            return key, self._conversion.convert(record.value(), headers)
         except SchemaRegistryUnavailable as error:
             # The records come again, until the registry answers.
             raise SessionFailed(str(error)) from error
+
+
+def _format(
+    properties: Properties, part: RecordPart, default: str, property_name: str = "format"
+) -> str:
+    name = f"{part.value}.{property_name}"
+    format_ = properties.text(name, default)
+    known = [each for each in serde_names() if each != AUTO]
+    if format_ != default and format_ not in known:
+        raise ConfigError(f"--property {name}={format_}: one of {', '.join(known)} is expected")
+    return format_
 
 
 def _topic(properties: Properties, name: str) -> str:
@@ -138,17 +212,18 @@ def _topic(properties: Properties, name: str) -> str:
     return topic
 
 
-def _schema(properties: Properties, source: str, format_: str) -> str | None:
-    """Return the text of the schema that is written, None for the newest of the subject."""
-    path = properties.text("value.schema", "")
-    if path:
-        try:
-            return Path(path).read_text(encoding="utf-8")
-        except OSError as error:
-            raise ConfigError(f"--property value.schema: {describe_os_error(error)}") from None
-        except UnicodeDecodeError:
-            raise ConfigError(f"--property value.schema={path}: it is no text in UTF-8") from None
-    return MessageSchema(MESSAGES[source]).text if format_ == AVRO and source in MESSAGES else None
+def _schema(properties: Properties, part: RecordPart) -> str | None:
+    """Return the text of the schema that is written, None if none is told."""
+    name = f"{part.value}.schema"
+    path = properties.text(name, "")
+    if not path:
+        return None
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"--property {name}: {describe_os_error(error)}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"--property {name}={path}: it is no text in UTF-8") from None
 
 
 def _registry_properties(properties: Properties) -> dict[str, str]:

@@ -7,7 +7,7 @@ day, without names.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, cast
 
 import msgspec
@@ -43,6 +43,10 @@ class HeatMap(Topology):
     def topics(self) -> Sequence[Topic]:
         """Return the topic of results, and the one between the processors."""
         return HEAT_MAP_TOPIC, Topic(COUNTS, KEYED_PARTITIONS, {"retention.ms": "86400000"})
+
+    def messages(self) -> Mapping[str, type[msgspec.Struct]]:
+        """Return what the results are."""
+        return {HEAT_MAP: CellCount}
 
 
 class CellState(msgspec.Struct, array_like=True):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
+
+import msgspec
 
 from consumers.streams.fix_processor import FixProcessor
 from consumers.streams.processor import Context
@@ -55,6 +57,10 @@ class Trips(FixProcessor[Movement]):
     def topics(self) -> Sequence[Topic]:
         """Return the topics of trips and of days."""
         return TRIP_TOPICS
+
+    def messages(self) -> Mapping[str, type[msgspec.Struct]]:
+        """Return what the records of both topics are."""
+        return {TRIP: Trip, TRIP_DAY: TripDay}
 
     def observe(
         self, fix: Fix, time: int, state: Movement | None, record: InputRecord, context: Context

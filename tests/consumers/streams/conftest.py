@@ -1,4 +1,4 @@
-"""A broker, and topologies as processes of their own."""
+"""A broker, topologies as processes of their own, and a schema registry."""
 
 from __future__ import annotations
 
@@ -9,6 +9,14 @@ from typing import Any
 import pytest
 
 from tests.consumers.running import Broker, Process
+from tests.registry_process import Registry, registry_with_broker
+
+
+@pytest.fixture(scope="package")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    """Give a registry with a broker of its own."""
+    with registry_with_broker(tmp_path_factory.mktemp("registry")) as running:
+        yield running
 
 
 @pytest.fixture

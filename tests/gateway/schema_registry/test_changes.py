@@ -135,7 +135,7 @@ def test_a_preparation_changes_no_answer(made: Made) -> None:
         registry = Made(made.records)
         for request in requests:
             if prepares:
-                registry.schemas.preparation("s", request, registering=True)()
+                list(registry.schemas.preparation("s", request, registering=True))
             try:
                 answers.append(registry.register("s", request))
             except RegistryError as error:
@@ -149,9 +149,9 @@ def test_a_comparison_with_all_versions_has_an_end(
     made.do(made.changes.set_level("s", "BACKWARD_TRANSITIVE"))
     made.register("s", avro())
     monkeypatch.setattr(schemas, "_COMPARING_S", -1.0)
-    made.schemas.preparation("s", avro(), registering=True)()  # nothing is to be compared
+    list(made.schemas.preparation("s", avro(), registering=True))  # nothing is to be compared
     with refused(42201):
-        made.schemas.preparation("s", avro(A, WITH_DEFAULT), registering=True)()
+        list(made.schemas.preparation("s", avro(A, WITH_DEFAULT), registering=True))
 
 
 @pytest.mark.parametrize(

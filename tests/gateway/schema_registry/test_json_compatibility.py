@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.schema_registry.errors import RegistryError
-from gateway.schema_registry.json_compatibility import JsonDocument, json_incompatibilities
+from gateway.schema_registry.json_compatibility import json_incompatibilities
 from gateway.schema_registry.schema_types import incompatibilities, parse
+from waylog.serialization.json_document import JsonDocument
 
 OPEN = {"type": "object", "properties": {"a": {"type": "string"}}}
 CLOSED = {**OPEN, "additionalProperties": False}

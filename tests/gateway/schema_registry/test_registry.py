@@ -105,15 +105,17 @@ async def test_a_schema_is_registered_and_found(
     assert (await ask(http, "DELETE", f"{subjects}/found-value?permanent=true")).body == [1]
 
 
+def tangled(names: list[str]) -> dict[str, str]:
+    """Return a schema whose comparison with one of other names takes as long as one may take."""
+    records = [{"type": "record", "name": each, "fields": [A]} for each in names]
+    unions = [{"name": f"f{number}", "type": names} for number in range(315)]
+    fields = [{"name": "all", "type": records}, *unions]
+    return {"schema": json.dumps({"type": "record", "name": "T", "fields": fields})}
+
+
 async def test_others_are_answered_while_schemas_are_compared(
     registry: Registry, http: aiohttp.ClientSession
 ) -> None:
-    def tangled(names: list[str]) -> dict[str, str]:
-        records = [{"type": "record", "name": each, "fields": [A]} for each in names]
-        unions = [{"name": f"f{number}", "type": names} for number in range(315)]
-        fields = [{"name": "all", "type": records}, *unions]
-        return {"schema": json.dumps({"type": "record", "name": "T", "fields": fields})}
-
     names = [f"U{number}" for number in range(315)]
     url = f"{registry.url}/subjects/tangled/versions"
     assert (await ask(http, "POST", url, tangled(names))).status == 200
@@ -127,6 +129,31 @@ async def test_others_are_answered_while_schemas_are_compared(
         answered += 1
     assert answered > 3
     assert (await comparing).body["error_code"] == 42201
+
+
+async def test_one_users_comparisons_do_not_hold_up_anothers(
+    registry: Registry, http: aiohttp.ClientSession
+) -> None:
+    """Users are addresses here, since everybody may write."""
+    names = [f"V{number}" for number in range(315)]
+    subject = f"{registry.url}/subjects/turns/versions"
+    assert (await ask(http, "POST", subject, tangled(names))).status == 200
+    compatibility = f"{registry.url}/compatibility/subjects/turns/versions"
+    heavy = [
+        asyncio.create_task(
+            ask(http, "POST", compatibility, tangled([*names[number:], *names[:number]][::-1]))
+        )
+        for number in range(6)
+    ]
+    connector = aiohttp.TCPConnector(local_addr=("127.0.0.2", 0))
+    async with aiohttp.ClientSession(connector=connector) as other:
+        while not any(each.done() for each in heavy):
+            # They are being compared, all of them.
+            answer = await ask(other, "POST", compatibility, {"schema": '"string"'})
+            assert answer.body == {"is_compatible": False}
+            compared = sum(each.done() for each in heavy)
+            assert compared < len(heavy)
+    assert {each.body["error_code"] for each in await asyncio.gather(*heavy)} == {42201}
 
 
 async def test_lists_are_given_in_pages(registry: Registry, http: aiohttp.ClientSession) -> None:
@@ -161,6 +188,8 @@ async def test_a_schema_of_protobuf_is_kept_and_compared(
     assert made.body["schemaType"] == "PROTOBUF" and made.body["references"] == [reference]
     ids = f"{registry.url}/schemas/ids/{made.body['id']}"
     data = base64.b64decode((await ask(http, "GET", f"{ids}?format=serialized")).body["schema"])
+    by_guid = f"{registry.url}/schemas/guids/{made.body['guid']}?format=serialized"
+    assert base64.b64decode((await ask(http, "GET", by_guid)).body["schema"]) == data
     file = protobuf.FileDescriptorProto.FromString(data)
     assert file.message_type[0].field[0].type_name == ".Place"
     # A base64 descriptor is taken, too; full names make it another text unless normalized.

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -269,6 +270,40 @@ def test_avro_goes_in_and_out_by_a_registry(
     schema.write_text(json.dumps({"type": "record", "name": "Trip", "fields": fields[:1]}))
     older = terminal.run(*read, "--value-schema", str(schema))
     assert older == '{"city":"Wien"}\n\n{"city":"G"}\n'
+
+
+def test_keys_and_values_of_different_formats_go_in_and_out(
+    terminal: Terminal, registry: Registry, topic: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("google.protobuf", reason="needs pip install 'waylog[protobuf]'")
+    place, trip = tmp_path / "place.proto", tmp_path / "trip.json"
+    place.write_text('syntax = "proto3"; package test; message A {} message Place {string b = 1;}')
+    trip.write_text('{"title": "Trip", "properties": {"km": {"type": "number"}}}')
+    config = tmp_path / "registry.properties"
+    config.write_text(
+        "key.message=test.Place\nkey.schema.id.serializer=HeaderSchemaIdSerializer\n"
+        "key.subject.name.strategy=TopicRecordNameStrategy\n"
+    )
+    formats = (
+        *("--key-format", "protobuf", "--value-format", "json-schema"),
+        *("--schema-registry", registry.url, "--schema-registry-config", str(config)),
+    )
+    schemas = ("--key-schema", str(place), "--value-schema", str(trip))
+    records = '{"key":{"b":"x"},"value":{"km":1.5}}\n{"key":{"b":"y"},"value":null}\n'
+    words = ("--json", "--partition", "0")
+    terminal.run("produce", topic, *words, *formats, *schemas, stdin=records)
+    terminal.run("produce", topic, *words, *formats, stdin='{"key":{"b":"z"},"value":{"km":2}}')
+    read = ("consume", topic, "--from", "beginning", "--exit")
+    rows = terminal.rows(*read, *formats)
+    assert [(row["key"], row["value"]) for row in rows] == [
+        ({"b": "x"}, {"km": 1.5}), ({"b": "y"}, None), ({"b": "z"}, {"km": 2}),
+    ]  # fmt: skip
+    assert [list(row["headers"]) for row in rows] == [["__key_schema_id"]] * 3
+    auto = ("--key-format", "auto", "--value-format", "auto", *formats[4:])
+    assert terminal.rows(*read, *auto) == rows
+    subjects = urllib.request.urlopen(f"{registry.url}/subjects?subjectPrefix={topic}")
+    with subjects:
+        assert json.load(subjects) == [f"{topic}-test.Place", f"{topic}-value"]
 
 
 def test_a_record_of_another_format_does_not_stop_those_behind_it(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +12,14 @@ from hypothesis import strategies as st
 from waylog.config import ConfigError
 from waylog.malformed import MALFORMED
 from waylog.messages import Rejected
-from waylog.serialization.by_name import make_serde
+from waylog.serialization.by_name import (
+    is_in_header,
+    make_recognising_serde,
+    make_serde,
+    serde_names,
+)
 from waylog.serialization.plain_serializers import JsonSerde
-from waylog.serialization.serializer import RecordPart, SerializationError
+from waylog.serialization.serializer import RecordPart, SerializationError, Serialized
 
 
 @pytest.mark.parametrize(
@@ -77,6 +83,31 @@ def test_an_unknown_format_is_told_with_those_there_are() -> None:
         make_serde("xml", RecordPart.KEY, {})
 
 
+def test_another_package_brings_a_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "reversing.py").write_text(
+        "from waylog.serialization.serializer import Serialized\n\n\n"
+        "class Reversed:\n"
+        "    def __init__(self, part, properties):\n"
+        "        self.word = properties['word'] + part.value\n\n"
+        "    def serialize(self, topic, value):\n"
+        "        return Serialized(value[::-1].encode())\n\n"
+        "    def deserialize(self, topic, data, headers=()):\n"
+        "        return self.word + data.decode()[::-1]\n"
+    )
+    installed = tmp_path / "reversing-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: reversing\nVersion: 1.0\n")
+    (installed / "entry_points.txt").write_text(
+        "[waylog.serializers]\nreversed = reversing:Reversed\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert "reversed" in serde_names()
+    for make in (make_serde, make_recognising_serde):
+        serde = make("reversed", RecordPart.KEY, {"word": "of a "})
+        assert serde.serialize("topic", "abc") == Serialized(b"cba")
+        assert serde.deserialize("topic", b"\0cba") == "of a keyabc\0"
+
+
 def test_avro_needs_a_registry() -> None:
     pytest.importorskip("confluent_kafka.schema_registry")
     with pytest.raises(ConfigError, match=r"needs schema\.registry\.url"):
@@ -85,8 +116,21 @@ def test_avro_needs_a_registry() -> None:
     for more in (
         {"auto.register.schemas": "perhaps"},
         {"value.subject.name.strategy": "MyStrategy"},
+        {"value.schema.id.serializer": "MySerializer"},
         {"schema": "{}"},
         {"no.such.property": "x"},
     ):
         with pytest.raises(ConfigError):
             make_serde("avro", RecordPart.VALUE, url | more)
+
+
+def test_a_header_names_the_schema_of_the_part_that_a_property_tells() -> None:
+    java = "io.confluent.kafka.serializers.schema.id."
+    both = {"schema.id.in.header": "true"}
+    key, value = RecordPart.KEY, RecordPart.VALUE
+    assert not is_in_header({}, key)
+    assert is_in_header(both, key) and is_in_header(both, value)
+    of_key = {"key.schema.id.serializer": f"{java}HeaderSchemaIdSerializer"}
+    assert is_in_header(of_key, key) and not is_in_header(of_key, value)
+    not_value = both | {"value.schema.id.serializer": "PrefixSchemaIdSerializer"}
+    assert is_in_header(not_value, key) and not is_in_header(not_value, value)

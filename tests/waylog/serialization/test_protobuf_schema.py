@@ -14,6 +14,7 @@ from google.protobuf import descriptor_pb2, duration_pb2, timestamp_pb2
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from waylog.serialization.protobuf_meta import field_parameters
 from waylog.serialization.protobuf_parser import parse_proto
 from waylog.serialization.protobuf_printer import proto_text
 from waylog.serialization.protobuf_schema import ProtobufSchema
@@ -122,6 +123,69 @@ def test_other_messages_of_a_file_are_written_with_their_place(
     data = writer.write(value)
     assert data.startswith(place) and writer.name == message
     assert schema.read(data) == value
+
+
+@pytest.mark.parametrize(
+    ("file", "type_", "value"),
+    [
+        ("google/protobuf/duration.proto", "google.protobuf.Duration", "2s"),
+        ("google/type/date.proto", "google.type.Date", {"year": 2026, "month": 11, "day": 28}),
+        ("confluent/type/decimal.proto", "confluent.type.Decimal", {"value": "AQ==", "scale": 2,
+                                                                    "precision": 3}),
+        ("confluent/meta.proto", "confluent.Meta", {"doc": "d", "params": {"a": "b"}, "tags": [],
+                                                    "rules": []}),
+    ],
+)  # fmt: skip
+def test_files_that_everybody_knows_need_no_reference(file: str, type_: str, value: Any) -> None:
+    text = f'syntax = "proto3"; import "{file}"; message T {{ {type_} t = 1; }}'
+    schema = ProtobufSchema(text)
+    assert schema.read(schema.write({"t": value})) == {"t": value}
+
+
+def test_what_a_descriptor_says_in_extensions_is_kept_in_the_text() -> None:
+    """Of Confluent's; the small integers and scales of Connect are there."""
+    meta_pb2 = pytest.importorskip("confluent_kafka.schema_registry.confluent.meta_pb2")
+    file = parse_proto(
+        'syntax = "proto3"; import "confluent/meta.proto"; '
+        "message T { int32 a = 1; message N { enum E { Z = 0; } } }",
+        "x.proto",
+    )
+    (message,) = file.message_type
+    said = message.field[0].options.Extensions[meta_pb2.field_meta]
+    said.params["connect.type"] = 'in"t8'
+    message.options.Extensions[meta_pb2.message_meta].doc = "d"
+    value = message.nested_type[0].enum_type[0].value[0]
+    value.options.Extensions[meta_pb2.enum_value_meta].tags.append("PII")
+    schema = ProtobufSchema(base64.b64encode(file.SerializeToString()).decode())
+    assert 'int32 a = 1 [(confluent.field_meta) = { params { key : "connect.type"' in schema.text
+    assert 'option (confluent.message_meta) = { doc : "d" };' in schema.text
+    assert 'Z = 0 [(confluent.enum_value_meta) = { tags : "PII" }];' in schema.text
+    assert ProtobufSchema(schema.text).text == schema.text
+    assert field_parameters(schema.file.message_type[0].field[0]) == {"connect.type": 'in"t8'}
+
+
+@pytest.mark.parametrize(
+    ("option", "parameters"),
+    [
+        ('(confluent.field_meta) = { params: [ { key: "a", value: "b" } ] }', {"a": "b"}),
+        ('(confluent.field_meta).params = { key: "a", value: "b" }', {"a": "b"}),
+        ('(.confluent.field_meta).doc = "x"', {}),
+        ('(other.field_meta) = { params: { key: "a" } }', {}),
+        ("(confluent.field_meta) = { nonsense: 5 }", {}),
+    ],
+)
+def test_parameters_of_a_field_are_read(option: str, parameters: dict[str, str]) -> None:
+    file = parse_proto(f'syntax = "proto3"; message T {{ int32 a = 1 [{option}]; }}', "x.proto")
+    assert field_parameters(file.message_type[0].field[0]) == parameters
+
+
+def test_a_message_is_written_as_its_dict_is(schema: ProtobufSchema) -> None:
+    message = schema.new_message()
+    message.city, message.km = "Wien", 1.5
+    data = schema.write(message)
+    assert data == schema.write({"city": "Wien", "km": 1.5})
+    assert schema.read_message(data) == message
+    assert data.startswith(schema.place)
 
 
 def test_readers_of_other_ages_understand_each_other() -> None:

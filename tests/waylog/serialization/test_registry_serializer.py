@@ -15,8 +15,10 @@ from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegis
 from tests.ports import reserved_ports
 from tests.registry_process import Registry, registry_on
 from waylog.serialization.avro_schema import AvroSchema
+from waylog.serialization.registered_schemas import read_framed, record_schema
 from waylog.serialization.registry_client import RegistryClient
 from waylog.serialization.registry_serializer import RegistryDeserializer, RegistrySerializer
+from waylog.serialization.schema_ids import split
 from waylog.serialization.serializer import (
     RecordPart,
     SchemaRegistryUnavailable,
@@ -68,37 +70,126 @@ def test_a_value_comes_back(client: RegistryClient, topic: str, in_header: bool)
     assert deserializer.deserialize(topic, None) is None
 
 
+JSON_SCHEMA = json.dumps(
+    {"title": "Trip", "type": "object", "properties": {"city": {"type": "string"},
+     "km": {"type": "integer"}}}
+)  # fmt: skip
+PROTO = """
+syntax = "proto3";
+package test;
+message Place { string name = 1; }
+message Trip { message Leg { string city = 1; int32 km = 2; } Leg leg = 1; }
+"""
+LEG = "test.Trip.Leg"
+
+
+@pytest.mark.parametrize("part", list(RecordPart))
 @pytest.mark.parametrize("in_header", [False, True])
+@pytest.mark.parametrize("schema_type", ["AVRO", "JSON", "PROTOBUF"])
 def test_confluents_classes_read_and_write_the_same(
-    theirs: SchemaRegistryClient, client: RegistryClient, topic: str, in_header: bool
+    theirs: SchemaRegistryClient,
+    client: RegistryClient,
+    topic: str,
+    schema_type: str,
+    in_header: bool,
+    part: RecordPart,
 ) -> None:
     from confluent_kafka.schema_registry import (
         header_schema_id_serializer,
         prefix_schema_id_serializer,
-        topic_subject_name_strategy,
     )
-    from confluent_kafka.schema_registry.avro import (
-        AvroDeserializer as TheirDeserializer,
+
+    text = {"AVRO": trip(), "JSON": JSON_SCHEMA, "PROTOBUF": PROTO}[schema_type]
+    message = LEG if schema_type == "PROTOBUF" else None
+    ours = RegistrySerializer(
+        *(client, part, text),
+        schema_type=schema_type,
+        message=message,
+        in_header=in_header,
     )
-    from confluent_kafka.schema_registry.avro import (
-        AvroSerializer as TheirSerializer,
-    )
+    data, headers = ours.serialize(topic, VALUE)
+    form = header_schema_id_serializer if in_header else prefix_schema_id_serializer
+    their_reader, their_writer, their_value = their_classes(theirs, schema_type, text, form)
+    context = context_of(topic, part, list(headers))
+    assert their_reader(data, context) == their_value
+    context = context_of(topic, part, [])
+    written = their_writer(their_value, context)
+    assert bool(context.headers) == in_header
+    if schema_type != "PROTOBUF":  # of which they register the descriptor, another text
+        assert (written, context.headers) == (data, list(headers))
+    reader = RegistryDeserializer(client, part)
+    assert reader.deserialize(topic, written, context.headers) == VALUE
+
+
+def context_of(topic: str, part: RecordPart, headers: Any) -> Any:
+    """Return what their classes are told of a record."""
     from confluent_kafka.serialization import MessageField, SerializationContext
 
-    strategy = {"subject.name.strategy": topic_subject_name_strategy}
-    data, headers = RegistrySerializer(
-        client, RecordPart.VALUE, trip(), in_header=in_header
-    ).serialize(topic, VALUE)
-    context = SerializationContext(topic, MessageField.VALUE, list(headers))
-    assert TheirDeserializer(theirs, conf=strategy)(data, context) == VALUE
-    form = header_schema_id_serializer if in_header else prefix_schema_id_serializer
-    writer = TheirSerializer(theirs, trip(), conf=strategy | {"schema.id.serializer": form})
-    context = SerializationContext(topic, MessageField.VALUE, [])
-    written = writer(VALUE, context)
-    assert written == data
-    assert context.headers == list(headers)
-    deserializer = RegistryDeserializer(client, RecordPart.VALUE)
-    assert deserializer.deserialize(topic, written, headers) == VALUE
+    return SerializationContext(topic, MessageField(part.value), headers)
+
+
+def their_classes(
+    theirs: SchemaRegistryClient, schema_type: str, text: str, form: Any
+) -> tuple[Any, Any, Any]:
+    """Return a deserializer and a serializer of confluent-kafka, and a value of theirs."""
+    from confluent_kafka.schema_registry import topic_subject_name_strategy
+    from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+
+    reading = {"subject.name.strategy": topic_subject_name_strategy}
+    writing = reading | {"schema.id.serializer": form}
+    if schema_type == "AVRO":
+        reader = AvroDeserializer(theirs, conf=reading)
+        return reader, AvroSerializer(theirs, text, conf=writing), VALUE
+    if schema_type == "JSON":
+        json_schema = pytest.importorskip("confluent_kafka.schema_registry.json_schema")
+        return (
+            json_schema.JSONDeserializer(text, schema_registry_client=theirs, conf=reading),
+            json_schema.JSONSerializer(text, theirs, conf=writing),
+            VALUE,
+        )
+    protobuf = pytest.importorskip("confluent_kafka.schema_registry.protobuf")
+    schema = record_schema(schema_type, text, message=LEG)
+    value = schema.new_message()  # type: ignore[attr-defined]
+    value.city, value.km = VALUE["city"], VALUE["km"]
+    return (
+        protobuf.ProtobufDeserializer(type(value), reading, theirs),
+        protobuf.ProtobufSerializer(type(value), theirs, writing),
+        value,
+    )
+
+
+GUID = b"\xd18\x14\x8c\xa1\x08M\x0f\xb9ha\xefZ\x83\xb1\xd4"
+DESCRIPTOR = (
+    "CgxzY2hlbWEucHJvdG8SBHRlc3QiFQoFUGxhY2USDAoEbmFtZRgBIAEoCSJECgRUcmlwEhsKA2xlZxgBIAEoCzIOLnR"
+    "lc3QuVHJpcC5MZWcaHwoDTGVnEgwKBGNpdHkYASABKAkSCgoCa20YAiABKAViBnByb3RvMw=="
+)
+
+
+@pytest.mark.parametrize(
+    ("schema_type", "text", "data", "header"),
+    [
+        ("AVRO", trip(), b"\0\0\0\0\1\x08Wien\x18", None),
+        ("AVRO", trip(), b"\x08Wien\x18", b"\1" + GUID),
+        ("JSON", JSON_SCHEMA, b'\0\0\0\0\2{"city":"Wien","km":12}', None),
+        ("JSON", JSON_SCHEMA, b'{"city":"Wien","km":12}', b"\1" + GUID),
+        ("PROTOBUF", DESCRIPTOR, b"\0\0\0\0\3\4\2\0\n\4Wien\x10\x0c", None),
+        ("PROTOBUF", DESCRIPTOR, b"\n\4Wien\x10\x0c", b"\1" + GUID + b"\4\2\0"),
+    ],
+)
+def test_what_confluents_classes_have_written_is_read(
+    schema_type: str, text: str, data: bytes, header: bytes | None
+) -> None:
+    """Records of confluent-kafka 2.16.1, with the schemas that it registers."""
+    headers = [] if header is None else [("__value_schema_id", header)]
+    framed = split(RecordPart.VALUE, data, headers)
+    assert read_framed(record_schema(schema_type, text), framed) == VALUE
+
+
+def test_a_header_that_is_too_long_is_told() -> None:
+    framed = split(RecordPart.VALUE, b"\x08Wien\x18", [("__value_schema_id", b"\1" + GUID + b"\0")])
+    for text, schema_type in ((trip(), "AVRO"), (JSON_SCHEMA, "JSON")):
+        with pytest.raises(SerializationError, match="too long"):
+            read_framed(record_schema(schema_type, text), framed)
 
 
 def test_writers_and_readers_of_other_ages_understand_each_other(
@@ -153,6 +244,20 @@ def test_subjects_are_named_as_confluents_classes_name_them(
             topic, VALUE
         )
         assert client.registered(expected, trip()).schema.name == "Trip"
+
+
+def test_the_newest_schema_is_that_of_the_strategys_subject(
+    client: RegistryClient, topic: str
+) -> None:
+    by_record = SUBJECT_NAME_STRATEGIES["TopicRecordNameStrategy"]
+    protobuf = {"schema_type": "PROTOBUF", "message": LEG, "subject_name": by_record}
+    writer = RegistrySerializer(client, RecordPart.VALUE, PROTO, **protobuf)  # type: ignore[arg-type]
+    data, _ = writer.serialize(topic, VALUE)
+    newest = RegistrySerializer(client, RecordPart.VALUE, **protobuf)  # type: ignore[arg-type]
+    assert newest.serialize(topic, VALUE).data == data
+    nameless = RegistrySerializer(client, RecordPart.VALUE, subject_name=by_record)
+    with pytest.raises(SerializationError, match="a schema is needed"):
+        nameless.serialize(topic, VALUE)
 
 
 def test_an_unknown_id_is_asked_for_once(

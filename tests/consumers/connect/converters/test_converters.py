@@ -161,7 +161,7 @@ def test_all_converters_of_kafka_are_there() -> None:
     by_kind = converter_plugins()
     names = {plugin.name.rpartition(".")[2] for plugin in by_kind[PluginKind.CONVERTER].values()}
     assert names == {
-        "AvroConverter",
+        *("AvroConverter", "JsonSchemaConverter", "ProtobufConverter"),
         *("BooleanConverter", "ByteArrayConverter", "DoubleConverter", "FloatConverter"),
         *("IntegerConverter", "JsonConverter", "LongConverter", "ShortConverter"),
         "StringConverter",

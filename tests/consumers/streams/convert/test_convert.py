@@ -161,6 +161,56 @@ def test_protobuf_is_written_too(copy_of: Copies, client: RegistryClient, tmp_pa
     assert read(client, record)["time"] == str(fix.time)
 
 
+def test_keys_are_converted_too(copy_of: Copies, client: RegistryClient) -> None:
+    there = copy_of("location", "location-keys", key_format="avro")
+    (record,) = copied(there, Record(encode(FIX), b"ann/phone"))
+    keys = RegistryDeserializer(client, RecordPart.KEY)
+    assert keys.deserialize(record.topic, record.key, record.headers or ()) == "ann/phone"
+    assert read(client, record)["id"] == FIX.id
+    back = copy_of("location-keys", "location", key_format="string", value_format="json")
+    (again,) = copied(back, Record(record.value, record.key, headers=record.headers))
+    assert (again.key, decode_fix(again.value or b"")) == (b"ann/phone", FIX)
+
+
+def test_keys_and_values_of_other_formats_are_converted(
+    copy_of: Copies, client: RegistryClient
+) -> None:
+    """The first byte of a long is zero, as that of a schema's id is."""
+    to_json = {"value_format": "json", "key_from_format": "long", "value_from_format": "string"}
+    task = copy_of("numbers", "texts", key_format="json", **to_json)
+    good, bad, none = copied(
+        task,
+        Record("ö".encode(), (258).to_bytes(8, "big")),
+        Record(b"x", b"short"),
+        Record(b"x", None),
+    )
+    assert (good.key, good.value) == (b"258", '"ö"'.encode())
+    assert decode_rejected(bad.value or b"").reason.startswith("key: the number takes 8 bytes")
+    assert (none.key, none.value) == (None, b'"x"')
+
+
+def test_each_part_names_its_schema_where_properties_say(
+    copy_of: Copies, client: RegistryClient, tmp_path: Path
+) -> None:
+    config = tmp_path / "registry.properties"
+    config.write_text("key.schema.id.serializer=HeaderSchemaIdSerializer\n")
+    task = copy_of(
+        *("location", "location-heads"), key_format="avro", schema_registry_config=str(config)
+    )
+    # What named the schema of a former key is not handed on.
+    stale = [("__key_schema_id", b"\1" + bytes(16)), ("own", b"x")]
+    records = [Record(encode(FIX), b"ann/phone"), Record(encode(FIX), b"ann/phone", headers=stale)]
+    record, refused = copied(task, *records)
+    assert [name for name, _ in record.headers or ()] == ["__key_schema_id"]
+    assert (record.value or b"").startswith(b"\0")
+    assert decode_rejected(refused.value or b"").reason.startswith("key: ")
+    keys = RegistryDeserializer(client, RecordPart.KEY)
+    assert keys.deserialize(record.topic, record.key, record.headers or ()) == "ann/phone"
+    again = copy_of("location-heads", "location", key_format="string", value_format="json")
+    (back,) = copied(again, Record(record.value, record.key, headers=record.headers))
+    assert (back.key, back.headers) == (b"ann/phone", None)
+
+
 def test_while_the_registry_is_away_records_wait(copy_of: Copies) -> None:
     task = copy_of("location", "x", schema_registry_url="http://127.0.0.1:1")
     with pytest.raises(SessionFailed, match="does not answer"):
@@ -173,7 +223,16 @@ def test_while_the_registry_is_away_records_wait(copy_of: Copies) -> None:
         ({"to": "b"}, "from=TOPIC is needed"),
         ({"from": "a", "to": "a"}, "another topic"),
         ({"from": "a", "to": "b"}, "schema.registry.url=http://HOST:8081 is needed"),
-        ({"from": "a", "to": "b", "value.format": "xml"}, "one of avro, protobuf"),
+        ({"from": "a", "to": "b", "value.format": "xml"}, "one of json, string, .* avro"),
+        ({"from": "a", "to": "b", "value.format": "auto"}, "one of json"),
+        (
+            {"from": "a", "to": "b", "schema.registry.url": "http://x", "key.schema": "k.avsc"},
+            "key.schema: key.format=FORMAT is needed",
+        ),
+        (
+            {"from": "a", "to": "b", "schema.registry.url": "http://x", "key.format": "xml"},
+            "key.format=xml: one of json",
+        ),
         (
             {"from": "a", "to": "b", "schema.registry.url": "http://x", "value.schema": "/no/file"},
             "value.schema",

@@ -1,4 +1,4 @@
-"""A schema registry, and the broker that has its topic."""
+"""A schema registry for the tests of converters."""
 
 from __future__ import annotations
 
