@@ -24,7 +24,7 @@ def to(url: str) -> Forwarding:
 
 
 def pause(**named: str) -> Pause:
-    return new_pause("why", "admin", 5, **named)  # type: ignore[arg-type]
+    return new_pause("why", "admin", 5, **named)
 
 
 @pytest.mark.parametrize(
