@@ -26,6 +26,8 @@ from waylog.forwarding.definition import (
 _SCHEMES: Final = ("http", "https")
 _MQTT_SCHEMES: Final = ("mqtt", "mqtts")
 _SIGNING_PREFIX: Final = "whsec_"
+#: Standard Webhooks asks for 24 to 64 bytes, of which the longer ones do no harm.
+_SIGNING_BYTES_MIN: Final = 24
 #: Kinds that cannot be sent a name of the user's choice.
 _NAMED_BY_USER: Final = (WEBHOOK, MQTT)
 
@@ -62,6 +64,7 @@ def new_forwarding(body: bytes, now_ms: int) -> Forwarding:
     for name in ("name", "kind", "url"):
         if name not in members:
             raise BadForwarding(f"{name} is missing")
+    _check_signing_secret(members)
     return _checked(Forwarding(**members, created=now_ms, since=now_ms))
 
 
@@ -71,6 +74,7 @@ def changed_forwarding(forwarding: Forwarding, body: bytes) -> Forwarding:
     To another server the secrets do not go by themselves: they have to be said again.
     """
     members = _members(body)
+    _check_signing_secret(members)
     found = changed(forwarding, **members)
     if _server(found.url) != _server(forwarding.url):
         for name in ("password", "token", "signing_secret"):
@@ -141,16 +145,26 @@ def _check_login(forwarding: Forwarding) -> None:
         raise BadForwarding("MQTT takes username and password")
     if not (forwarding.token or "").isascii() or not (forwarding.token or "").isprintable():
         raise BadForwarding("token has characters that cannot be sent")
-    secret = forwarding.signing_secret
+    if forwarding.signing_secret is not None and forwarding.kind != WEBHOOK:
+        raise BadForwarding(f"signing_secret is for kind {WEBHOOK}")
+
+
+def _check_signing_secret(members: dict[str, Any]) -> None:
+    """Raise BadForwarding for a new secret; one that was taken before goes on working."""
+    secret = members.get("signing_secret")
     if secret is None:
         return
-    if forwarding.kind != WEBHOOK:
-        raise BadForwarding(f"signing_secret is for kind {WEBHOOK}")
+    key = secret.encode()
     if secret.startswith(_SIGNING_PREFIX):
         try:
-            base64.b64decode(secret.removeprefix(_SIGNING_PREFIX), validate=True)
+            key = base64.b64decode(secret.removeprefix(_SIGNING_PREFIX), validate=True)
         except (binascii.Error, ValueError):
             raise BadForwarding("signing_secret: what follows whsec_ is not Base64") from None
+    if len(key) < _SIGNING_BYTES_MIN:
+        raise BadForwarding(
+            f"signing_secret has {len(key)} bytes, and has to have {_SIGNING_BYTES_MIN} or more: "
+            f'`echo "{_SIGNING_PREFIX}$(openssl rand -base64 32)"` makes one'
+        )
 
 
 def _server(url: str) -> tuple[str, str]:

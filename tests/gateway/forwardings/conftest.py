@@ -18,7 +18,7 @@ HOOK = {
     "kind": "webhook",
     "url": "https://hook.example.org/path-secret",
     "token": "bearer-secret",
-    "signing_secret": "hmac-secret",
+    "signing_secret": "hmac-secret-of-24-bytes-or-more",
 }
 
 

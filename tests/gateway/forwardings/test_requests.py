@@ -16,6 +16,7 @@ from waylog.forwarding.definition import (
     KINDS,
     MQTT,
     TEMPLATES,
+    Forwarding,
     decode_forwarding,
     encode,
 )
@@ -82,8 +83,10 @@ BAD: tuple[dict[str, Any], ...] = (
     {"token": "t", "username": "u"},
     {"token": "t\nX-Evil: 1"},
     {"username": "a:b"},
-    {"signing_secret": "s"},
+    {"signing_secret": "s" * 24},
     {"kind": "webhook", "signing_secret": "whsec_%%"},
+    {"kind": "webhook", "signing_secret": "s3cr-of-too-few-bytes.."},
+    {"kind": "webhook", "signing_secret": "whsec_" + "s3cr" * 7 + "s3w="},
     {"paused_by": "admin"},
     {"created": 1},
     {"since": 0},
@@ -111,7 +114,7 @@ def test_what_is_no_object_is_refused(text: bytes) -> None:
 
 
 def test_secrets_are_not_shown() -> None:
-    made = new_forwarding(body(kind="webhook", signing_secret="sign-secret", **SECRETS), 5)
+    made = new_forwarding(body(kind="webhook", signing_secret="sign-secret" * 3, **SECRETS), 5)
     text = msgspec.json.encode(shown("1", made, {})).decode() + repr(made)
     for secret in ("pass-word-1", "path-secret", "query-secret", "sign-secret"):
         assert secret not in text
@@ -137,3 +140,19 @@ def test_secrets_do_not_go_to_another_server() -> None:
     assert same.password == "pass-word-1"
     found = changed_forwarding(made, b'{"url":"https://elsewhere.example.org/","password":"new"}')
     assert found.password == "new"
+
+
+@pytest.mark.parametrize("secret", ["x" * 24, "whsec_" + "A" * 32, "é" * 12])
+def test_a_signing_secret_is_long_enough_for_standard_webhooks(secret: str) -> None:
+    made = new_forwarding(body(kind="webhook", signing_secret=secret), 5)
+    assert made.signing_secret == secret
+
+
+def test_a_short_signing_secret_that_was_taken_before_goes_on_and_no_new_one_is_taken() -> None:
+    long_ago = Forwarding(
+        name="old", kind="webhook", url="https://example.org/", signing_secret="short",
+        created=0, since=0,
+    )  # fmt: skip
+    assert changed_forwarding(long_ago, b'{"name":"other"}').signing_secret == "short"
+    with pytest.raises(BadForwarding, match="has 6 bytes, and has to have 24 or more"):
+        changed_forwarding(long_ago, b'{"signing_secret":"short2"}')
