@@ -22,10 +22,13 @@ from waylog.forwarding.definition import Forwarding, Progress
 BYTES_MAX: Final = 64 * 1024 * 1024
 #: Seconds for which what waits of a forwarding may hold the group's offset back.
 PATIENCE_S: Final = 30.0
-#: Seconds between two records of progress of a forwarding that is behind, and of a live one.
+#: Seconds between two records of progress of a forwarding that is behind, and of a live one that
+#: has only sent further records.
 _BEHIND_STORE_S: Final = 5.0
 _LIVE_STORE_S: Final = 60.0
+#: Seconds from one record to the next for what its owner has to know, as far as it changes.
 _ERROR_STORE_S: Final = 2.0
+_LOSS_STORE_S: Final = 5.0
 
 RouteKey = tuple[str, str]  # user, id
 
@@ -384,9 +387,9 @@ class Ledger:
             return since >= _ERROR_STORE_S
         if stored.forwarded is None and progress.forwarded is not None:
             return True
-        if progress.live and (stored.forwarded, stored.refused) == (
-            *(progress.forwarded, progress.refused),
-        ):
+        if (stored.refused, stored.missed) != (progress.refused, progress.missed):
+            return since >= _LOSS_STORE_S
+        if progress.live and stored.forwarded == progress.forwarded:
             return False
         return since >= (_LIVE_STORE_S if progress.live else _BEHIND_STORE_S)
 
@@ -423,4 +426,5 @@ def _is_told(route: Route, entry: Entry) -> bool:
         and stored.forwarded == entry.forwarded
         and stored.error == route.error
         and stored.refused == entry.refused
+        and stored.missed == entry.missed
     )

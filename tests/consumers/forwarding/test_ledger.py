@@ -362,6 +362,52 @@ def test_what_was_refused_is_counted_once_wherever_its_partition_goes() -> None:
     }
 
 
+def told_every_second(ledger: Ledger, first: int, last: int) -> list[tuple[int, Progress]]:
+    """Store what is to be stored in each second; return when that was what."""
+    told = []
+    for second in range(first, last):
+        ledger.commits()
+        for each in ledger.to_store(float(second), is_member=True):
+            told.append((second, each.progress))
+            ledger.stored(each, float(second))
+    return told
+
+
+def test_the_log_is_told_soon_what_a_live_forwarding_was_refused() -> None:
+    ledger = Ledger()
+    ledger.put(("anna", "1"), forwarding())
+    ledger.assign(0, 0, 0, 10, {("anna", "1"): Progress(offset=0, live=True)})
+    (route,) = ledger.routes()
+    told = []
+    for offset in range(20):
+        each = Arrived("anna", "phone", offset, record_of(0, offset, "anna/phone"))
+        ledger.take_live(0, [each], offset + 1, float(offset))
+        ledger.done(route, [each.record], float(offset))
+        ledger.refused(route, each.record, f"why {offset}")
+        told += told_every_second(ledger, offset, offset + 1)
+    told += told_every_second(ledger, 20, 120)
+    assert [(second, each.refused) for second, each in told] == [
+        *((0, 1), (5, 6), (10, 11), (15, 16), (20, 20))
+    ]
+    assert told[-1][1].refusal == "why 19"
+
+
+def test_the_log_is_told_what_a_live_forwarding_has_missed() -> None:
+    ledger = Ledger()
+    ledger.put(("anna", "1"), forwarding())
+    stored = Progress(offset=0, live=True, forwarded=1)
+    ledger.assign(0, 0, 0, 10, {("anna", "1"): stored})
+    (route,) = ledger.routes()
+    ledger.pause(route, is_paused=True)
+    ledger.pause(route, is_paused=False)
+    ledger.skip_deleted(0, 0, 7)
+    # It is live again before the log was told that it was behind.
+    ledger.take_behind(0, 7, 7, [], list(ledger.eligible(0)), 0.0)
+    told = told_every_second(ledger, 0, 120)
+    assert [each.missed for _, each in told] == [7]
+    assert told[0][1].live
+
+
 def test_a_removed_forwarding_sends_nothing_more() -> None:
     ledger = Ledger()
     ledger.put(("anna", "1"), forwarding())
