@@ -20,6 +20,7 @@ from waylog.config import (
     check_name,
 )
 from waylog.console.common import add_json, print_rows
+from waylog.forwarding.definition import GROUP
 from waylog.malformed import MALFORMED
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_GROUP: Final = "forwarding"
 _PORT_MAX: Final = 65_535
 #: What the table for people has; JSON has all.
 _COLUMNS: Final = ("user", "id", "name", "kind", "url", "state", "forwarded", "refused", "error")
@@ -81,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="ports of the platform, which no forwarding reaches in these networks either; those "
         "of --bootstrap-servers are always among them",
     )
-    add("--group", default=DEFAULT_GROUP, help="consumer group (default %(default)s)")
+    add("--group", default=GROUP, help="consumer group (default %(default)s)")
     add(
         "--tls-ca",
         type=Path,

@@ -23,6 +23,7 @@ from waylog.audit.receipts import (
     Resolved,
 )
 from waylog.audit.sequences import Sequence as AppSequence
+from waylog.forwarding.definition import GROUP as FORWARDING_GROUP
 
 _LABEL: Final = 14
 #: A program that reads lines gets each row on one.
@@ -268,6 +269,12 @@ def _where(receipt: Receipt) -> str:
 
 def _state_of_one(reader: ReaderReceipt) -> tuple[str, str]:
     bad = "red" if reader.expected else "dim"
+    if reader.name == FORWARDING_GROUP and reader.pending + reader.overdue:
+        # Its offset is held back by the slowest, whoever's it is.
+        return (
+            "has not passed it for all users; whether it was sent: waylog forwarding list",
+            "yellow",
+        )
     for count, text, style in (
         (reader.missing, "is missing", bad),
         (reader.refused, "was refused", bad),

@@ -21,6 +21,9 @@ TEMPLATES: Final = (
 )
 KINDS: Final = (*TEMPLATES, WEBHOOK, MQTT)
 
+#: The consumer group of the workers, which commits no offset that some forwarding has yet to send.
+GROUP: Final = "forwarding"
+
 #: What the id of a forwarding, and of what belongs to it, looks like.
 ID: Final = re.compile(r"[0-9a-f]{16}")
 
