@@ -364,6 +364,20 @@ def test_unknown_levels_and_modes_are_refused(made: Made, code: int, word: str) 
             made.changes.set_mode("s", word, force=False)
 
 
+@pytest.mark.parametrize("subject", ["__GLOBAL", "__EMPTY", ":.ctx:s", ":.:s", ":.ctx:", ":*:"])
+def test_names_that_mean_something_else_to_confluent_are_refused(made: Made, subject: str) -> None:
+    with refused(42208):
+        made.register(subject, avro())
+    with refused(42208):
+        made.changes.set_level(subject, "NONE")
+    with refused(42208):
+        made.changes.set_mode(subject, "READONLY", force=False)
+    assert made.register(":s", avro()) == 1
+    # What was registered under such a name before can still be deleted.
+    made = Made([schema_record(SchemaValue(subject, 1, 1, '"int"'))])
+    assert made.do(made.changes.delete_subject(subject, permanent=False)) == [1]
+
+
 def test_texts_of_another_registry_are_the_same_schemas(made: Made) -> None:
     text = '{"fields": [{"type": "int", "name": "a"}], "name": "R", "type": "record"}'
     value = SchemaValue(subject="s", version=1, id=70, schema=text)
