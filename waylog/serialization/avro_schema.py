@@ -115,10 +115,9 @@ class AvroSchema:
         """Return where a value is not of the schema, empty if that is not known."""
         try:
             validate(value, self._parsed)
-        except ValidationError as error:
-            return "; ".join(str(each) for each in error.errors)[:_TEXT_MAX]
-        except Exception:  # of Python, for a value of any form
-            return ""
+        except Exception as error:  # Python's own, too, for a value of any form
+            errors = error.errors if isinstance(error, ValidationError) else ()
+            return "; ".join(str(each) for each in errors)[:_TEXT_MAX]
         return ""
 
 

@@ -239,7 +239,7 @@ def test_a_value_of_another_form_is_told_with_its_place() -> None:
     with pytest.raises(SerializationError, match=r"Trip\.km is <x> .* expected int"):
         schema(TRIP).write({"city": "Wien", "km": "x"})
     with pytest.raises(SerializationError, match=r"N\.o is <x> .* expected float"):
-        value = {"d": "NaN", "o": "x", "t": None, "many": [], "map": None}
+        value: dict[str, Any] = {"d": "NaN", "o": "x", "t": None, "many": [], "map": None}
         schema(_NUMBERS).write(value)
 
 
