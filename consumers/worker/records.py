@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol, cast
 
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE
+
 
 class InputRecord(Protocol):
     """A record of the log; confluent_kafka.Message is one."""
@@ -26,6 +28,9 @@ class InputRecord(Protocol):
     def headers(self) -> Any:
         """Return the headers as pairs of name and bytes, None if there are none."""
 
+    def timestamp(self) -> tuple[int, int]:
+        """Return the kind of the record's timestamp, and the timestamp, in ms since 1970."""
+
 
 class StateRecord(NamedTuple):
     """A record of a state topic. Without a value it is a tombstone, which deletes its key."""
@@ -42,10 +47,20 @@ class OutputRecord(NamedTuple):
     key: bytes | None
     value: bytes  # a copy of a topic has None for tombstones, see `copied`
     headers: list[tuple[str, bytes]] | None = None
+    timestamp: int | None = None  # ms since 1970; None: when it is written
 
 
 def copied(
-    topic: str, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]] | None
+    record: InputRecord,
+    topic: str,
+    key: bytes | None,
+    value: bytes | None,
+    headers: list[tuple[str, bytes]] | None,
 ) -> OutputRecord:
-    """Return the copy of a record in another topic; a tombstone stays one."""
-    return OutputRecord(topic, None, key, cast(bytes, value), headers)
+    """Return the copy of a record in another topic, with the record's timestamp.
+
+    A tombstone stays one.
+    """
+    kind, timestamp = record.timestamp()
+    known = kind != TIMESTAMP_NOT_AVAILABLE and timestamp >= 0
+    return OutputRecord(topic, None, key, cast(bytes, value), headers, timestamp if known else None)

@@ -113,18 +113,17 @@ class ResultProducer:
         for output in outputs:
             if has(output):
                 continue
-            topic, partition, key, value, headers = output
+            topic, partition, key, value, headers, timestamp = output
             if keys is not None and value is not None:
                 value = keys.seal_value(topic, value, key)
             if partition is None:
                 partition = _BY_KEY
+            more: dict[str, Any] = {} if headers is None else {"headers": dict(headers)}
+            if timestamp is not None:
+                more["timestamp"] = timestamp
             try:
-                if headers is None:
-                    produce(topic, value, key, partition)
-                else:
-                    produce(topic, value, key, partition, headers=dict(headers))
+                produce(topic, value, key, partition, **more)
             except BufferError:
-                more = {} if headers is None else {"headers": dict(headers)}
                 self._produce_later(wait, topic, value, key, partition, **more)
 
     def produce_changes(self, changes: Changes, wait: Callable[[], None]) -> None:

@@ -43,6 +43,9 @@ VERSIONS_MAX: Final = 10_000  # of a subject, deleted ones too
 TEXT_BYTES_MAX: Final = 512 * 1024 * 1024
 MODES: Final = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT")
 _SUBJECT_CHARACTERS_MAX: Final = 1024
+#: What Confluent's registry would read otherwise, if it took over the topic.
+_RESERVED: Final = frozenset(("__GLOBAL", "__EMPTY"))
+_CONTEXT_PREFIXES: Final = (":.", ":*:")
 
 
 class Decision(NamedTuple):
@@ -239,6 +242,12 @@ def _given(number: int | None) -> int | None:
 
 
 def _check_subject(subject: str) -> None:
+    if subject in _RESERVED or subject.startswith(_CONTEXT_PREFIXES):
+        raise RegistryError(
+            42208,
+            f"The specified subject '{subject[:100]}' is not valid: it is reserved, or names a "
+            "context, and contexts are not supported. Choose another name",
+        )
     if not subject or len(subject) > _SUBJECT_CHARACTERS_MAX or not subject.isprintable():
         raise RegistryError(42208, f"The specified subject '{subject[:100]}' is not a valid.")
 

@@ -13,6 +13,8 @@ from uuid import UUID
 import msgspec
 
 SCHEMAS_TOPIC: Final = "_schemas"
+#: The number that stands for the newest version.
+LATEST: Final = -1
 
 Record = tuple[bytes, bytes | None]
 

@@ -16,7 +16,7 @@ from gateway.schema_registry.errors import (
     version_not_found,
 )
 from gateway.schema_registry.parsed import ParsedSchema, Referenced
-from gateway.schema_registry.records import Reference, SchemaValue
+from gateway.schema_registry.records import LATEST, Reference, SchemaValue
 from gateway.schema_registry.schema_types import incompatibilities, parse
 from gateway.schema_registry.state import State
 from waylog.bounded_cache import BoundedCache
@@ -26,7 +26,6 @@ LEVELS: Final = (
     *("NONE", "BACKWARD", "FORWARD", "FULL"),
     *("BACKWARD_TRANSITIVE", "FORWARD_TRANSITIVE", "FULL_TRANSITIVE"),
 )
-LATEST: Final = -1
 _VERSION_MAX: Final = 2**31 - 1
 _REFERENCES_MAX: Final = 100
 _PARSED_MAX: Final = 1_000
@@ -86,7 +85,7 @@ class Schemas:
         return self._parsed.get(self._key(request, normalize=normalize))
 
     def _key(self, request: SchemaRequest, *, normalize: bool = False) -> _ParseKey:
-        references = tuple(request.references or ())
+        references = tuple(self._numbered(each) for each in request.references or ())
         return _ParseKey(
             (request.schemaType or AVRO).upper(),
             request.schema,
@@ -182,7 +181,7 @@ class Schemas:
                 continue
             if len(found) >= _REFERENCES_MAX:
                 raise invalid_schema(f"more than {_REFERENCES_MAX} references")
-            value = self.state.version(each.subject, self._number(each))
+            value = self.state.version(each.subject, self._numbered(each).version)
             if value is None or value.deleted:
                 raise invalid_schema(
                     f'No schema reference found for subject "{each.subject}" and version '
@@ -194,11 +193,12 @@ class Schemas:
             found[each.name] = value.schema
         return [Referenced(name, text) for name, text in found.items()]
 
-    def _number(self, reference: Reference) -> int:
-        if reference.version != LATEST:
-            return reference.version
-        versions = self.state.versions(reference.subject)
-        return versions[-1].version if versions else 0
+    def _numbered(self, reference: Reference) -> Reference:
+        """Return a reference to the newest version with its number: it will not be the newest."""
+        newest = self.state.newest(reference.subject)
+        if reference.version != LATEST or newest is None:
+            return reference
+        return msgspec.structs.replace(reference, version=newest.version)
 
     def find(
         self, subject: str, parsed: ParsedSchema, *, deleted: bool = False

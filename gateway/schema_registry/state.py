@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from gateway.schema_registry.records import (
+    LATEST,
     ConfigRecord,
     ModeRecord,
     Read,
@@ -103,6 +104,10 @@ class State:
         """Return a version, which may be a deleted one; None if there is none."""
         return self._subjects.get(subject, {}).get(version)
 
+    def newest(self, subject: str) -> SchemaValue | None:
+        """Return the newest version of a subject that is not deleted, None if there is none."""
+        return next(reversed(self.versions(subject)), None)
+
     def with_id(self, schema_id: int) -> list[SchemaValue]:
         """Return all versions that are this schema, deleted ones too."""
         found = self._by_id.get(schema_id, {})
@@ -119,11 +124,16 @@ class State:
 
     def referring(self, subject: str, version: int) -> list[SchemaValue]:
         """Return the versions that are not deleted and use a version."""
+        newest = self.newest(subject)
+        numbers = {version}
+        if newest is not None and newest.version == version:
+            # Records of older registries have references to the newest version as such.
+            numbers.add(LATEST)
         return [
             each
             for each in self.all_versions()
             if not each.deleted
-            and any((one.subject, one.version) == (subject, version) for one in each.references)
+            and any(one.subject == subject and one.version in numbers for one in each.references)
         ]
 
     def level(self, subject: str | None) -> str | None:

@@ -29,6 +29,7 @@ from waylog.kafka.polling import next_messages
 from waylog.kafka.record_headers import headers_of
 from waylog.malformed import MALFORMED
 from waylog.sealing.sealing import opener
+from waylog.serialization.json_numbers import json_bytes
 from waylog.serialization.serializer import SerializationError
 
 #: The values of --from that a group may have, and the `auto.offset.reset` they stand for.
@@ -342,8 +343,7 @@ def _shown(data: bytes | str | None, decode: Decode, kind: str, message: Message
     decoded = decode(raw, message)
     if isinstance(decoded, str) and kind != "json":
         return decoded.encode()
-    encoded: bytes = msgspec.json.encode(decoded)
-    return encoded
+    return json_bytes(decoded)
 
 
 def _json_line(message: Message, key_of: Decode, value_of: Decode) -> bytes:
@@ -360,7 +360,7 @@ def _json_line(message: Message, key_of: Decode, value_of: Decode) -> bytes:
             for name, item in headers_of(message)
         },
     }
-    return msgspec.json.encode(record) + b"\n"
+    return json_bytes(record) + b"\n"
 
 
 def _read(data: bytes | str | None, read: Decode, message: Message) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from waylog.malformed import MALFORMED
+from waylog.serialization.json_numbers import NON_FINITE, json_bytes
 from waylog.serialization.serializer import (
     NO_HEADERS,
     RecordHeaders,
@@ -21,14 +22,13 @@ class JsonSerde:
 
     def __init__(self, type_: Any = Any) -> None:
         self._decode: Final = msgspec.json.Decoder(type_).decode
-        self._encode: Final = msgspec.json.Encoder().encode
 
     def serialize(self, topic: str, value: Any) -> Serialized:
         """See Serializer."""
         if value is None:
             return Serialized(None)
         try:
-            return Serialized(self._encode(value))
+            return Serialized(json_bytes(value))
         except (*MALFORMED, TypeError, msgspec.MsgspecError) as error:
             raise SerializationError(f"the value has no JSON: {error}") from error
 
@@ -98,6 +98,8 @@ class NumberSerde:
         """See Serializer."""
         if value is None:
             return Serialized(None)
+        if float in self._kind and isinstance(value, str):
+            value = NON_FINITE.get(value, value)
         if not isinstance(value, self._kind) or isinstance(value, bool):
             raise _wrong(value, "number of this kind")
         try:

@@ -10,12 +10,13 @@ import msgspec
 from waylog.extras import install_command, is_installed
 from waylog.malformed import MALFORMED
 from waylog.serialization.avro_schema import AvroSchema, decoded_schema
+from waylog.serialization.json_numbers import json_bytes
 from waylog.serialization.schema_ids import Framed
 from waylog.serialization.schema_types import AVRO, JSON, PROTOBUF
 from waylog.serialization.serializer import SerializationError
 
 #: Decimals are numbers, with all their digits.
-_encode: Final = msgspec.json.Encoder(decimal_format="number").encode
+_encoder: Final = msgspec.json.Encoder(decimal_format="number")
 
 
 class RecordSchema(Protocol):
@@ -79,7 +80,7 @@ class JsonSchema:
     def write(self, value: Any) -> bytes:
         """See RecordSchema."""
         try:
-            return _encode(value)
+            return json_bytes(value, _encoder)
         except (*MALFORMED, TypeError) as error:
             raise SerializationError(f"the value has no JSON: {error}") from error
 

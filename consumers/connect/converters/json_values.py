@@ -19,11 +19,11 @@ from consumers.connect.data.logical_types import logical_type_of
 from consumers.connect.data.schemas import DECIMAL_NAME, INTEGER_BITS, Schema, Type
 from consumers.connect.data.structs import Struct
 from consumers.connect.java.number_text import INT64_MAX, INT64_MIN, to_float32
+from waylog.serialization.json_numbers import NON_FINITE, non_finite_text
 
 Convert = Callable[[Any], Any]
 #: Of JSON, whatever the value.
 _AS_THEY_ARE: Final = frozenset((str, bool, type(None)))
-_NON_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _JSON_NAMES: Final[dict[type, str]] = {
     dict: "OBJECT",
     list: "ARRAY",
@@ -248,12 +248,6 @@ def _text(key: Any) -> str:
     return key if isinstance(key, str) else "null"
 
 
-def _non_finite_text(value: float) -> str:
-    if math.isnan(value):
-        return "NaN"
-    return "Infinity" if value > 0 else "-Infinity"
-
-
 def _unchanged(kind: type, refuse: Callable[[Any], DataException]) -> Convert:
     """Return the function for values that JSON has as they are."""
 
@@ -287,7 +281,7 @@ def _scalar_writer(schema: Schema) -> Convert:
     def write_float(value: Any) -> Any:
         if not isinstance(value, float):
             raise refuse(value)
-        return value if math.isfinite(value) else _non_finite_text(value)
+        return value if math.isfinite(value) else non_finite_text(value)
 
     def write_bytes(value: Any) -> Any:
         if not isinstance(value, bytes):
@@ -309,7 +303,7 @@ def _shortest(value: Any) -> Any:
     if isinstance(value, float):
         narrow = to_float32(value)
         if not math.isfinite(narrow):
-            return _non_finite_text(narrow)
+            return non_finite_text(narrow)
         for digits in range(6, 10):
             short = float(f"{narrow:.{digits}g}")
             if to_float32(short) == narrow:
@@ -355,8 +349,8 @@ def _scalar_reader(schema: Schema) -> Convert:
                 return float(json)
             except OverflowError:
                 return math.inf if json > 0 else -math.inf
-        if isinstance(json, str) and json in _NON_FINITE:
-            return _NON_FINITE[json]
+        if isinstance(json, str) and json in NON_FINITE:
+            return NON_FINITE[json]
         raise refuse(json)
 
     def read_bytes(json: Any) -> Any:
@@ -383,7 +377,7 @@ def write_schemaless(value: Any) -> Any:
             raise DataException("Number is out of range for INT64")
         return value
     if isinstance(value, float):
-        return value if math.isfinite(value) else _non_finite_text(value)
+        return value if math.isfinite(value) else non_finite_text(value)
     if isinstance(value, dict):
         if all(isinstance(key, str) for key in value):
             return {

@@ -177,7 +177,7 @@ class Copying(StreamProcessor[int]):
             own = [each for each in headers if each[0] not in named]
             added = (*key.headers, *value.headers)
             own += [(name, each) for name, each in added if each is not None]
-            context.outputs.append(copied(self._target, key.data, value.data, own or None))
+            context.outputs.append(copied(record, self._target, key.data, value.data, own or None))
 
     def _converted(
         self, record: InputRecord, headers: list[tuple[str, bytes]]

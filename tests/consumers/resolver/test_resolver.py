@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -54,6 +55,9 @@ class Record:
 
     def headers(self) -> Any:
         return self._headers
+
+    def timestamp(self) -> tuple[int, int]:
+        return TIMESTAMP_NOT_AVAILABLE, 0
 
 
 def make_fix(device: str = "ann/phone", time: int = 1000, lat: float = 47.14, **more: Any) -> Fix:

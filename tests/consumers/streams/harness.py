@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE
+
 from consumers.streams.processor import StreamProcessor
 from consumers.streams.store import Store
 from consumers.streams.stream_task import PUNCTUATE_MS, StreamTask
@@ -26,9 +28,11 @@ class Record:
         offset: int = 0,
         partition: int = 0,
         headers: Any = None,
+        timestamp: tuple[int, int] = (TIMESTAMP_NOT_AVAILABLE, 0),
     ) -> None:
         self._value, self._key, self._offset = value, key, offset
         self._partition, self._headers = partition, headers
+        self._timestamp = timestamp
 
     def topic(self) -> str:
         return "location"
@@ -47,6 +51,9 @@ class Record:
 
     def headers(self) -> Any:
         return self._headers
+
+    def timestamp(self) -> tuple[int, int]:
+        return self._timestamp
 
 
 def make_fix(seconds: float, lat: float = 47.14, lon: float = 9.52, **more: Any) -> Fix:

@@ -249,6 +249,44 @@ def test_a_schema_that_others_use_is_not_deleted(made: Made) -> None:
     assert made.do(made.changes.delete_subject("point", permanent=False)) == [1]
 
 
+def _line(version: int) -> SchemaRequest:
+    line = {"type": "record", "name": "Line", "fields": [{"name": "to", "type": "geo.Point"}]}
+    return SchemaRequest(json.dumps(line), references=[Reference("geo.Point", "point", version)])
+
+
+def test_a_reference_to_the_newest_version_gets_its_number(made: Made) -> None:
+    made.register("point", avro(name="geo.Point"))
+    made.register("point", avro(A, WITH_DEFAULT, name="geo.Point"))
+    number = made.register("line", _line(-1))
+    shown = made.queries.version("line", "1", deleted=False)
+    assert shown["references"] == (Reference("geo.Point", "point", 2),)
+    assert made.register("line", _line(2)) == made.register("other", _line(-1)) == number
+    for version in (-1, 2):
+        assert made.queries.lookup("line", _line(version), deleted=False, normalize=False)
+        assert made.queries.compatibility("line", None, _line(version), verbose=False)
+    assert made.queries.referenced_by("point", "2") == [number]
+    with refused(42206):
+        made.changes.delete_subject("point", permanent=False)
+    # A later version of what is referred to makes it another schema, and leaves the former one.
+    made.register("point", avro(A, {**WITH_DEFAULT, "name": "c"}, name="geo.Point"))
+    assert made.register("line", _line(-1)) != number
+    assert made.queries.version("line", "1", deleted=False) == shown
+    with pytest.raises(RegistryError, match="version -1"):
+        made.register("line", SchemaRequest('"int"', references=[Reference("x", "none", -1)]))
+
+
+def test_a_stored_reference_to_the_newest_version_keeps_it(made: Made) -> None:
+    made.register("point", avro(name="geo.Point"))
+    value = SchemaValue(
+        "line", 1, 7, _line(-1).schema, references=(Reference("geo.Point", "point", -1),)
+    )
+    made = Made([*made.records, schema_record(value)])
+    assert made.queries.referenced_by("point", "1") == [7]
+    with refused(42206):
+        made.changes.delete_version("point", "1", permanent=False)
+    assert made.register("line", _line(-1)) == 7
+
+
 def test_a_subject_is_deleted_softly_first(made: Made) -> None:
     made.register("s", avro())
     made.do(made.changes.set_level("s", "FULL"))
@@ -324,6 +362,20 @@ def test_unknown_levels_and_modes_are_refused(made: Made, code: int, word: str) 
             made.changes.set_level("s", word)
         else:
             made.changes.set_mode("s", word, force=False)
+
+
+@pytest.mark.parametrize("subject", ["__GLOBAL", "__EMPTY", ":.ctx:s", ":.:s", ":.ctx:", ":*:"])
+def test_names_that_mean_something_else_to_confluent_are_refused(made: Made, subject: str) -> None:
+    with refused(42208):
+        made.register(subject, avro())
+    with refused(42208):
+        made.changes.set_level(subject, "NONE")
+    with refused(42208):
+        made.changes.set_mode(subject, "READONLY", force=False)
+    assert made.register(":s", avro()) == 1
+    # What was registered under such a name before can still be deleted.
+    made = Made([schema_record(SchemaValue(subject, 1, 1, '"int"'))])
+    assert made.do(made.changes.delete_subject(subject, permanent=False)) == [1]
 
 
 def test_texts_of_another_registry_are_the_same_schemas(made: Made) -> None:

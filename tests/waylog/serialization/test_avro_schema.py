@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from tests.resident_memory import resident_kb
 from waylog.serialization.avro_limits import NESTING_MAX
 from waylog.serialization.avro_schema import AvroSchema
+from waylog.serialization.json_numbers import json_bytes
 from waylog.serialization.serializer import SerializationError
 
 TRIP = {
@@ -178,6 +181,66 @@ def test_a_value_that_is_nested_too_deeply_is_not_written() -> None:
         schema(LIST).write(value)
     while value:  # piece by piece, since Python frees it by recursion
         value = value["next"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("null", "the schema is null: the name of a type"),
+        ("5", "the schema is 5: "),
+        ("{}", "the schema is {}: "),
+        ('["int",null]', r"the schema\[1\] is null: "),
+        ('{"type":"array"}', "the schema has no valid `items`, which a type array needs"),
+        ('{"type":"record","name":"R","fields":5}', "the schema has no valid `fields`"),
+        (
+            '{"type":"record","name":"R","fields":[{"name":"a","type":{"type":"map","values":7}}]}',
+            r"the schema\.a has no valid `values`",
+        ),
+        ('{"type":"enum","name":"E"}', "the schema has no valid `symbols`"),
+        ('"nope"', "there is no type nope"),
+    ],
+)
+def test_what_is_no_schema_is_told_in_words_of_avro(text: str, reason: str) -> None:
+    with pytest.raises(SerializationError, match=f"no Avro schema: {reason}"):
+        AvroSchema(text)
+
+
+_NUMBERS = {
+    "type": "record",
+    "name": "N",
+    "fields": [
+        {"name": "d", "type": "double"},
+        {"name": "o", "type": ["null", "float"]},
+        {"name": "t", "type": ["null", "string", "double"]},
+        {"name": "many", "type": {"type": "array", "items": ["null", "double"]}},
+        {"name": "map", "type": ["null", {"type": "map", "values": "double"}]},
+        {"name": "below", "type": ["null", "N"], "default": None},
+    ],
+}
+
+
+def test_numbers_without_digits_are_texts_in_json_and_come_back() -> None:
+    numbers = schema(_NUMBERS)
+    inner = {"d": 1.0, "o": math.inf, "t": "NaN", "many": [], "map": None, "below": None}
+    value = {
+        **{"d": -math.inf, "o": math.inf, "t": "Infinity", "many": [None, math.inf, 1.5]},
+        **{"map": {"a": -math.inf}, "below": inner},
+    }
+    data = numbers.write(value)
+    json_ = json_bytes(numbers.read(data))
+    assert b'"many":[null,"Infinity",1.5]' in json_
+    assert b'"d":"-Infinity"' in json_
+    assert numbers.write(json.loads(json_)) == data
+    nan = json_bytes({"a": (math.nan, None), 1: Decimal("1.50")})
+    assert nan == b'{"a":["NaN",null],"1":"1.50"}'
+
+
+def test_a_value_of_another_form_is_told_with_its_place() -> None:
+    with pytest.raises(SerializationError, match=r"Trip\.km is <x> .* expected int"):
+        schema(TRIP).write({"city": "Wien", "km": "x"})
+    with pytest.raises(SerializationError, match=r"N\.o is <x> .* expected float"):
+        value: dict[str, Any] = {"d": "NaN", "o": "x", "t": None, "many": [], "map": None}
+        schema(_NUMBERS).write(value)
 
 
 @pytest.mark.parametrize("value", [{"city": 1, "km": 2}, {"city": "Wien"}, 5, None, "x"])

@@ -32,6 +32,7 @@ from waylog.serialization.serializer import RecordPart, SerializationError, Seri
         ("long", -1, b"\xff" * 8),
         ("float", 1.5, b"\x3f\xc0\0\0"),
         ("double", 1.5, b"\x3f\xf8\0\0\0\0\0\0"),
+        ("double", float("inf"), b"\x7f\xf0\0\0\0\0\0\0"),
         ("json", {"a": [1, None]}, b'{"a":[1,null]}'),
     ],
 )
@@ -41,6 +42,16 @@ def test_a_value_comes_back(name: str, value: Any, data: bytes) -> None:
     assert serde.deserialize("topic", data) == value
     assert serde.serialize("topic", None).data is None
     assert serde.deserialize("topic", None) is None
+
+
+@pytest.mark.parametrize("name", ["float", "double"])
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity"])
+def test_numbers_without_digits_are_texts_in_json_and_come_back(name: str, text: str) -> None:
+    serde = make_serde(name, RecordPart.VALUE, {})
+    data = serde.serialize("topic", text).data
+    assert data == serde.serialize("topic", float(text)).data
+    value = [serde.deserialize("topic", data), None]
+    assert JsonSerde().serialize("topic", value).data == f'["{text}",null]'.encode()
 
 
 @pytest.mark.parametrize(
