@@ -9,7 +9,6 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from consumers.connect.configuration.exceptions import ConfigException
@@ -17,7 +16,7 @@ from consumers.connect.data.records import SinkRecord
 from consumers.connect.http import properties, request_headers
 from consumers.connect.http.delivery import Delivered, deliver
 from consumers.connect.http.properties import Settings
-from consumers.connect.http.sender import KEEP_ALIVE_S, Sender
+from consumers.connect.http.sender import Connectors, Sender
 from consumers.forwarding.delivery import Result
 from consumers.forwarding.route import Route
 from consumers.forwarding.schedule import QUICK, SLOW, Failure
@@ -51,9 +50,8 @@ class HttpDelivery:
         """A request may take `timeout_s` seconds; `trusted` checks certificates."""
         self._ways: Final = ways
         self._timeout_ms: Final = round(timeout_s * 1000)
-        self._connector: Final = aiohttp.TCPConnector(
-            limit=QUICK + SLOW,
-            keepalive_timeout=KEEP_ALIVE_S,
+        self._connectors: Final = Connectors.of(
+            QUICK + SLOW,
             resolver=_Names(ways),
             ttl_dns_cache=_NAMES_S,
             dns_cache_max_size=1000,
@@ -76,7 +74,7 @@ class HttpDelivery:
         self, user: str, settings: Settings, records: Sequence[SinkRecord]
     ) -> Result:
         self._ways.user.set(user)
-        sender = Sender(settings, self._connector)
+        sender = Sender(settings, self._connectors)
         await sender.open()
         try:
             found = await deliver(records, settings, sender, until=time.monotonic() + _TURN_S)
@@ -86,7 +84,7 @@ class HttpDelivery:
 
     async def close(self) -> None:
         """See Delivery."""
-        await self._connector.close()
+        await self._connectors.close()
 
 
 def settings_of(user: str, forwarding: Forwarding, timeout_ms: int) -> Settings:

@@ -6,7 +6,7 @@ import asyncio
 import ssl
 import time
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -39,25 +39,51 @@ class Outcome(NamedTuple):
 DELIVERED: Final = Outcome(Meaning.DELIVERED)
 
 
+class Connectors(NamedTuple):
+    """What connections are made with, to one server or to many. It is made on an event loop."""
+
+    kept: aiohttp.TCPConnector  # its connections are used again
+    single: aiohttp.TCPConnector  # each of its connections ends with the first answer
+
+    @classmethod
+    def of(cls, limit: int, **more: Any) -> Connectors:
+        """Make both, for so many connections each; `more` is for `aiohttp.TCPConnector`."""
+        return cls(
+            aiohttp.TCPConnector(limit=limit, keepalive_timeout=KEEP_ALIVE_S, **more),
+            aiohttp.TCPConnector(limit=limit, force_close=True, **more),
+        )
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for each in self:
+            await each.close()
+
+
 class Sender:
     """The connections of one task. It is used on one event loop."""
 
-    def __init__(self, settings: Settings, connector: aiohttp.BaseConnector | None = None) -> None:
-        """`connector` has connections that others share, and is not closed with this one."""
+    def __init__(self, settings: Settings, connectors: Connectors | None = None) -> None:
+        """`connectors` have connections that others share, and are not closed with this one."""
         self._settings: Final = settings
-        self._shared: Final = connector
+        self._shared: Final = connectors
+        self._connectors: Connectors | None = None
         self._session: aiohttp.ClientSession | None = None
+        self._single: aiohttp.ClientSession | None = None
         parts = urlsplit(settings.url)
         #: The server, for messages; path and query may have tokens in them.
         self.server: Final = f"{parts.scheme}://{parts.netloc}"
 
     async def open(self) -> None:
         """Make what connections are made with."""
+        self._connectors = self._shared or Connectors.of(self._settings.connections)
+        self._session = self._session_with(self._connectors.kept)
+        self._single = self._session_with(self._connectors.single)
+
+    def _session_with(self, connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
         settings = self._settings
-        self._session = aiohttp.ClientSession(
-            connector=self._shared
-            or aiohttp.TCPConnector(limit=settings.connections, keepalive_timeout=KEEP_ALIVE_S),
-            connector_owner=self._shared is None,
+        return aiohttp.ClientSession(
+            connector=connector,
+            connector_owner=False,
             timeout=aiohttp.ClientTimeout(
                 total=settings.timeout_s, sock_connect=min(_CONNECT_S, settings.timeout_s / 2)
             ),
@@ -69,25 +95,35 @@ class Sender:
         )
 
     async def close(self) -> None:
-        """Close all connections."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        """Close all connections that are not shared."""
+        for session in (self._session, self._single):
+            if session is not None:
+                await session.close()
+        if self._shared is None and self._connectors is not None:
+            await self._connectors.close()
+        self._session = self._single = self._connectors = None
 
     async def send(self, request: Request, key: str) -> Outcome:
         """Send a request with its idempotency key; what goes wrong is in the outcome."""
         try:
-            try:
-                return await self._send(request, key)
-            except (aiohttp.ServerDisconnectedError, ConnectionResetError):
-                # The server has closed an idle connection. The key tells it of a repetition.
-                return await self._send(request, key)
+            return await self._send_again_if_cut(request, key)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            return self._unanswered(str(error) or type(error).__name__, is_reached=False)
+            return self._unanswered(text_of(error), is_reached=False)
         except TimeoutError:
             return self._unanswered(f"no answer within {self._settings.timeout_s:g} s")
         except (aiohttp.ClientError, OSError, ssl.SSLError) as error:
-            return self._unanswered(str(error) or type(error).__name__)
+            return self._unanswered(text_of(error))
+
+    async def _send_again_if_cut(self, request: Request, key: str) -> Outcome:
+        assert self._session is not None and self._single is not None
+        try:
+            return await self._send(self._session, request, key)
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
+            raise
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionResetError):
+            # The server has closed an idle connection, and may have closed the others as well. The
+            # key tells it of a repetition.
+            return await self._send(self._single, request, key)
 
     async def answers(self) -> bool:
         """Tell whether the server answers a request without a record, whatever it says.
@@ -101,13 +137,12 @@ class Sender:
         except (aiohttp.ClientError, OSError, TimeoutError):
             return False
 
-    async def _send(self, request: Request, key: str) -> Outcome:
-        assert self._session is not None
+    async def _send(self, session: aiohttp.ClientSession, request: Request, key: str) -> Outcome:
         settings = self._settings
         headers = {**request.headers, _IDEMPOTENCY_KEY: key}
         if settings.signing_key is not None:
             headers |= signature_headers(settings.signing_key, key, int(time.time()), request.body)
-        async with self._session.request(
+        async with session.request(
             request.method,
             URL(request.url, encoded=True),
             data=request.body or None,
@@ -149,6 +184,14 @@ class Sender:
         for secret in self._settings.secrets:
             text = text.replace(secret, "[hidden]")
         return text
+
+
+def text_of(error: Exception) -> str:
+    """Return what an error of a connection says."""
+    if isinstance(error, OSError) and error.errno is None and error.strerror:
+        # aiohttp's, for a connection that ended while a request was written to it.
+        return "the connection ended before the request was sent"
+    return str(error) or type(error).__name__
 
 
 async def notice_closed_connections() -> None:

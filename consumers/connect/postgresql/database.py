@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 #: Tables of the session; of more the oldest is dropped.
 _STAGING_TABLES_MAX: Final = 32
+_INSUFFICIENT_PRIVILEGE: Final = "42501"
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -80,9 +81,14 @@ class Database:
         except psycopg.Error:
             self.close()
 
-    def failed(self, error: psycopg.Error, doing: str) -> Exception:
-        """Return what to raise for an error that is about no record, after a roll-back."""
+    def failed(self, error: psycopg.Error, doing: str, rights: str) -> Exception:
+        """Return what to raise for an error that is about no record, after a roll-back.
+
+        `rights` are those that the role needs for it.
+        """
         text = f"PostgreSQL at {self.address}: {doing}: {error_text(error)}"
+        if error.sqlstate == _INSUFFICIENT_PRIVILEGE:
+            text += f"; the role needs {rights}"
         if cause_of(error) is Cause.AWAY or self._connection is None:
             self.close()
             return Unavailable(text)
@@ -165,6 +171,7 @@ class Database:
             raise Unavailable(text) from None
         try:
             connection.execute(statements.DURABLE_COMMITS)
+            connection.execute(statements.UTC_TIMES)
             connection.commit()
         except psycopg.Error as error:
             connection.close()

@@ -103,12 +103,12 @@ class Layouts:
             for name, type_ in types.items()
             if not whitelist or name in whitelist
         }
-        columns, reason = self._ensure(wanted, forms, items[0])
+        columns, reasons = self._ensure(wanted, forms, items[0])
         for name in keys.columns:
             if name not in columns:
                 raise ConnectException(f"{self._text()} has no column {name} for the key")
         missing = {
-            name: _GENERATED if name in columns else reason
+            name: _GENERATED if name in columns else _reason(name, reasons)
             for name in dict.fromkeys(name for each in forms for name in each)
             if (not whitelist or name in whitelist)
             and (name not in columns or columns[name].kind is ColumnKind.GENERATED)
@@ -146,15 +146,15 @@ class Layouts:
 
     def _ensure(
         self, types: Mapping[str, str], forms: Sequence[Iterable[str]], item: Item
-    ) -> tuple[Mapping[str, Column], str]:
-        """Return the columns, and why others are missing.
+    ) -> tuple[Mapping[str, Column], Mapping[str, str]]:
+        """Return the columns, and why others are missing that could not be added.
 
         Raises DataException if the database creates no table for any of the records.
         """
         structure, settings = self._structure, self._settings
         columns = structure.columns()
         if columns and not settings.auto_evolve:
-            return columns, _NO_EVOLUTION
+            return columns, {}
         if not columns and not settings.auto_create:
             raise structure.missing_table()
         key = self._keys.types(item)
@@ -170,22 +170,25 @@ class Layouts:
             definitions[settings.geometry_field] = place
         if not definitions:
             # Records without any field say nothing of a table.
-            return columns, _IMPOSSIBLE_NAME if columns else _NO_EVOLUTION
+            return columns, {}
         exists, may_add = bool(columns), settings.auto_evolve
         reason = self._define(definitions, may_add=may_add)
-        if reason is not None and len(forms) > 1:
+        if reason is None:
+            return structure.columns(), {}
+        reasons = dict.fromkeys(definitions, reason)
+        if len(forms) > 1:
             # Records are refused that need what there cannot be, not those around them.
             always = {*key, settings.geometry_field}
             for form in forms:
                 needed = {*always, *form, *known_columns(list(form))}
-                self._define(
-                    {n: t for n, t in definitions.items() if n in needed},
-                    may_add=may_add or not exists,
-                )
+                some = {n: t for n, t in definitions.items() if n in needed}
+                why = self._define(some, may_add=may_add or not exists) if some else None
+                if why is not None:
+                    reasons |= dict.fromkeys(some, why)
         columns = structure.columns()
         if not columns:
             raise DataException(f"{self._text()} cannot be created: {reason}")
-        return columns, _IMPOSSIBLE_NAME if reason is None else reason
+        return columns, reasons
 
     def _define(self, definitions: Mapping[str, Composed], *, may_add: bool) -> str | None:
         """Create the table or add columns that it lacks; return why it cannot have them, if so."""
@@ -222,6 +225,14 @@ class Layouts:
 
     def _text(self) -> str:
         return f"table {self._structure.name}"
+
+
+def _reason(name: str, reasons: Mapping[str, str]) -> str:
+    """Return why there is no column of this name; `reasons` are those of columns that were tried.
+
+    A name that no column can have is no matter of what else the table could not have.
+    """
+    return reasons.get(name, _NO_EVOLUTION) if is_possible_column(name) else _IMPOSSIBLE_NAME
 
 
 def _types_of_values(names: Iterable[str], items: Sequence[Item]) -> dict[str, str]:

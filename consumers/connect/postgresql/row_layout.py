@@ -69,11 +69,14 @@ class RowLayout:
     def _refuse_missing(self, value: Any) -> None:
         assert self._missing is not None
         reasons, read = self._missing
-        lost = [name for name, each in zip(reasons, read(value), strict=True) if each is not None]
+        lost: dict[str, list[str]] = {}
+        for name, each in zip(reasons, read(value), strict=True):
+            if each is not None:
+                lost.setdefault(reasons[name], []).append(name)
         if lost:
+            told = "; ".join(f"{some_of(names)}: {reason}" for reason, names in lost.items())
             raise DataException(
-                f"no column of the table takes {some_of(lost)}: {reasons[lost[0]]}, or leave the "
-                "field out with fields.whitelist"
+                f"no column of the table takes {told}, or leave the field out with fields.whitelist"
             )
 
 

@@ -30,6 +30,8 @@ DURABLE_COMMITS: Final = SQL(
     "SELECT set_config('synchronous_commit', 'on', false)"
     " WHERE current_setting('synchronous_commit') = 'off'"
 )
+#: A time without a zone is one of UTC, whatever the server and the role have.
+UTC_TIMES: Final = SQL("SET TIME ZONE 'UTC'")
 CHECK_AT_ONCE: Final = SQL("SET CONSTRAINTS ALL IMMEDIATE")
 
 

@@ -78,7 +78,7 @@ class TableWriter:
             raise ConnectException(f"{self._text()}: {error}") from None
         except psycopg.Error as error:
             self._database.rollback()
-            raise self._database.failed(error, self._text()) from None
+            raise self._database.failed(error, self._text(), self._rights()) from None
 
     def erase(self, erasures: Mapping[str, int]) -> None:
         """Delete rows of erased devices; the times are in ms. Raises as `write`."""
@@ -86,7 +86,9 @@ class TableWriter:
             self._erased.delete(erasures)
         except psycopg.Error as error:
             self._database.rollback()
-            raise self._database.failed(error, f"{self._text()}: erasing") from None
+            raise self._database.failed(
+                error, f"{self._text()}: erasing", "SELECT and DELETE on the table"
+            ) from None
 
     def _write(self, records: Sequence[SinkRecord]) -> list[Refusal]:
         refused: list[Refusal] = []
@@ -221,6 +223,22 @@ class TableWriter:
                 staging, tables, columns, key, all_rows, then(statements.ONE_ROW)
             ),
         )
+
+    def _rights(self) -> str:
+        """Return what the role has to be granted for writing."""
+        settings = self._settings
+        # Rows with the same key are looked for.
+        on_table = ["SELECT", "INSERT"] if self._keys.columns else ["INSERT"]
+        if settings.is_upsert:
+            on_table.append("UPDATE")
+        if settings.deletes:
+            on_table.append("DELETE")
+        needed = [f"{', '.join(on_table)} on the table", "TEMPORARY on the database"]
+        if settings.auto_create:
+            needed.append("CREATE on the schema if it is to create the table")
+        if settings.auto_evolve:
+            needed.append("to own the table if it is to add columns")
+        return "; ".join(needed)
 
     def _text(self) -> str:
         return f"table {self._table}"

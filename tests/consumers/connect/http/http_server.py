@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
 
 from tests.ports import reserved_ports
 
@@ -43,6 +44,8 @@ class HttpServer:
         self.answer: Callable[[Seen], Answer | None] = lambda _: None
         #: Returns "drop" or "hang" for a request that gets no answer.
         self.ignores: Callable[[Seen], str | None] = lambda _: None
+        #: Whether a connection ends with its first answer, which says nothing of it.
+        self.closes_connections = False
         self.delay_s = 0.0
         self.at_once = self.at_once_max = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -109,7 +112,21 @@ class HttpServer:
         elif ignored == "drop" and request.transport is not None:
             request.transport.abort()
         status, text, *headers = self.answer(seen) or (200, "ok")
-        return web.Response(status=status, text=text, headers=headers[0] if headers else None)
+        make = _LastResponse if self.closes_connections else web.Response
+        return make(status=status, text=text, headers=headers[0] if headers else None)
+
+
+class _LastResponse(web.Response):
+    """Closes its connection, without having said so."""
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        self._transport = request.transport
+        return await super().prepare(request)
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        await super().write_eof(data)
+        if self._transport is not None:
+            self._transport.close()
 
 
 async def _end(runner: web.ServerRunner) -> None:

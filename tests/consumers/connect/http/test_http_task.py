@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote
 
+import aiohttp
 import pytest
 
 from consumers.connect.configuration.exceptions import ConfigException
@@ -17,6 +18,7 @@ from consumers.connect.data.records import SinkRecord
 from consumers.connect.http.answers import status_text
 from consumers.connect.http.http_sink import HttpSinkConnector
 from consumers.connect.http.http_task import HttpSinkTask
+from consumers.connect.http.sender import text_of
 from consumers.connect.http.set_aside import RECORDS_MAX
 from consumers.connect.plugins.registry import ConnectorRegistry
 from consumers.connect.plugins.sink_task import TopicPartition
@@ -374,6 +376,24 @@ def test_an_idle_connection_that_was_closed_costs_nothing(
         server.stop()
         server.start()
     assert server.bodies == ["0", "1", "2", "3"]
+
+
+@pytest.mark.parametrize("connections", ["1", "8"])
+def test_a_server_that_closes_each_connection_is_not_away(
+    make_sink: MakeSink, server: HttpServer, connections: str
+) -> None:
+    server.closes_connections = True
+    sink = make_sink(connections_max=connections)
+    for start in range(0, 200, 40):
+        sink.task.put([record(number, key=number) for number in range(start, start + 40)])
+    assert sorted(map(int, server.bodies)) == list(range(200))
+
+
+def test_errors_without_a_number_are_told_in_words() -> None:
+    # As aiohttp raises it for a connection that ends while a request is written.
+    error = aiohttp.ClientOSError(None, "Can not write request body for http://127.0.0.1/in")
+    assert text_of(error) == "the connection ended before the request was sent"
+    assert text_of(ConnectionResetError(104, "Connection reset by peer")).startswith("[Errno 104]")
 
 
 def test_an_answer_that_does_not_come_is_waited_for_so_long(

@@ -34,7 +34,7 @@ from consumers.connect.data.schemas import (
     struct_of,
 )
 from consumers.connect.data.structs import Struct
-from tests.consumers.connect.postgresql.postgres_server import PostgresServer
+from tests.consumers.connect.postgresql.postgres_server import PASSWORD, PostgresServer
 from tests.consumers.connect.postgresql.sink import BY_ID, BY_KEY, MakeSink, Sink
 from tests.consumers.connect.sink_harness import fix, record
 from tests.ports import reserved_ports
@@ -240,6 +240,100 @@ def test_a_record_whose_columns_cannot_be_is_refused_alone(
     ]
     assert len(sink.reasons) == 2
     assert all(reason in each for each in sink.reasons), sink.reasons
+
+
+def test_each_refused_record_of_a_batch_has_its_own_reason(make_sink: MakeSink) -> None:
+    sink = make_sink(**BY_ID, auto_evolve="true")
+    sink.put({"id": "0", "a": 1})
+    many = {f"d{n}": n for n in range(1800)}
+    impossible = ["ctid", "", "nul\0", "n" * 64]
+    sink.put(
+        *({"id": name, name: 1} for name in impossible),
+        {"id": "many", **many},
+        {"id": "both", "d0": 1, "xmin": 2},
+        {"id": "good", "b": 1},
+    )
+    assert sink.reporter is not None
+    reasons = {each.value["id"]: str(error) for each, error in sink.reporter.reported}
+    assert set(reasons) == {*impossible, "many", "both"}
+    for name in impossible:
+        assert f"takes {name}: none can have that name" in reasons[name]
+        assert "54011" not in reasons[name]
+    assert "54011" in reasons["many"] and "rename" not in reasons["many"]
+    assert "xmin: none can have that name" in reasons["both"]
+    assert sink.rows("id, b") == [("0", None), ("good", 1)]
+
+
+def test_a_name_that_no_column_can_have_is_not_to_be_evolved(make_sink: MakeSink) -> None:
+    sink = make_sink(**BY_ID)
+    sink.postgres.query("CREATE TABLE t (id text PRIMARY KEY)")
+    sink.put({"id": "1", "ctid": 1}, {"id": "2", "b": 1})
+    assert "takes ctid: none can have that name" in sink.reasons[0]
+    assert "takes b: set auto.evolve" in sink.reasons[1]
+
+
+@pytest.mark.parametrize(
+    ("properties", "rights"),
+    [
+        pytest.param({"insert_mode": "insert"}, "INSERT", id="insert"),
+        pytest.param(
+            {"insert_mode": "insert", "pk_mode": "record_value", "pk_fields": "device"},
+            "SELECT, INSERT",
+            id="insert-by-key",
+        ),
+        pytest.param(
+            {"insert_mode": "upsert", "pk_mode": "record_value", "pk_fields": "device"},
+            "SELECT, INSERT, UPDATE",
+            id="upsert",
+        ),
+        pytest.param(
+            {**BY_KEY, "delete_enabled": "true"}, "SELECT, INSERT, UPDATE, DELETE", id="delete"
+        ),
+    ],
+)
+def test_the_rights_that_a_role_needs_are_told_and_enough(
+    make_sink: MakeSink, properties: dict[str, str], rights: str
+) -> None:
+    postgres = make_sink().postgres
+    postgres.query("CREATE TABLE t (device text PRIMARY KEY, a int, time bigint)")
+    postgres.query("DROP ROLE IF EXISTS writer")
+    postgres.query(f"CREATE ROLE writer LOGIN PASSWORD '{PASSWORD}'")
+    try:
+        postgres.query("GRANT USAGE ON SCHEMA public TO writer")
+        postgres.query(f"GRANT {'INSERT' if ', ' in rights else 'SELECT'} ON t TO writer")
+        more = {"connection_user": "writer", "auto_create": "false", **properties}
+        url = postgres.url.replace("waylog@", "")
+        with pytest.raises(ConnectException, match=f"the role needs {rights} on the table"):
+            make_sink(connection_url=url, **more).put({"device": "d", "a": 1}, key={"device": "d"})
+        postgres.query(f"GRANT {rights} ON t TO writer")
+        sink = make_sink(connection_url=url, **more)
+        sink.put({"device": "d", "a": 1}, key={"device": "d"})
+        assert sink.rows("device, a") == [("d", 1)]
+        if "DELETE" in rights:
+            sink.put(None, key={"device": "d"})
+            assert sink.rows("device, a") == []
+            sink.task.erase({"d": 1})
+        else:
+            with pytest.raises(ConnectException, match=r"erasing: .*needs SELECT and DELETE"):
+                sink.task.erase({"d": 1})
+    finally:
+        postgres.query("DROP OWNED BY writer")
+        postgres.query("DROP ROLE writer")
+
+
+def test_times_without_a_zone_are_utc_whatever_the_role_has(make_sink: MakeSink) -> None:
+    postgres = make_sink().postgres
+    postgres.query("CREATE TABLE t (id text PRIMARY KEY, at timestamptz, n int)")
+    postgres.query("ALTER ROLE waylog SET timezone = 'America/St_Johns'")
+    try:
+        sink = make_sink(**BY_ID)
+        # With a bad record the others are stored in another way.
+        sink.put({"id": "1", "at": "2026-01-31T12:00:00"})
+        sink.put({"id": "2", "at": "2026-01-31T12:00:00"}, {"id": "3", "n": "x"})
+        noon = datetime(2026, 1, 31, 12, tzinfo=UTC)
+        assert sink.rows("id, at") == [("1", noon), ("2", noon)]
+    finally:
+        postgres.query("ALTER ROLE waylog RESET timezone")
 
 
 def test_a_record_of_which_there_can_be_no_table_is_refused(make_sink: MakeSink) -> None:
