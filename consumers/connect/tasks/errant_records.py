@@ -10,7 +10,7 @@ from confluent_kafka import Message
 
 from consumers.connect.converters.converter import AddedHeaders
 from consumers.connect.data.exceptions import ConnectException
-from consumers.connect.data.records import SinkRecord
+from consumers.connect.data.records import Place, SinkRecord
 from consumers.connect.errors.failures import ConsumedRecord
 from consumers.connect.tasks.converters import Pipeline
 from consumers.connect.tasks.operations import Operations
@@ -36,6 +36,9 @@ class ErrantRecords:
         self._pipeline: Final = pipeline
         self._operations: Final = operations
         self._batch: Final = batch
+        #: The last batch of which a record was reported, and its messages by their place.
+        self._messages: Sequence[Message] = ()
+        self._by_place: dict[Place, Message] = {}
         self._error: Exception | None = None
 
     def report(self, record: SinkRecord, error: Exception) -> Future[None]:
@@ -52,9 +55,16 @@ class ErrantRecords:
             raise self._error
 
     def _consumed(self, record: SinkRecord) -> ConsumedRecord:
-        for message in self._batch():
-            if (message.topic(), message.partition(), message.offset()) == record.place:
-                return consumed_record(message)
+        messages = self._batch()
+        if messages is not self._messages:
+            self._messages = messages
+            self._by_place = {
+                (each.topic() or "", each.partition(), each.offset() or 0): each
+                for each in messages
+            }
+        message = self._by_place.get(record.place)
+        if message is not None:
+            return consumed_record(message)
         pipeline, topic = self._pipeline, record.topic
         to_header = pipeline.header.from_connect_header
         headers: AddedHeaders = [
