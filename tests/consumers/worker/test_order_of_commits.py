@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from broker_core.protocol import definitions as api
 from consumers.worker.membership import WorkerSettings
@@ -72,7 +72,14 @@ class Log(NamedTuple):
             consumer.close()
 
     def await_committed(self, offset: int) -> None:
-        await_condition(lambda: self.committed() == offset, 60, f"offset {offset}")
+        def is_committed() -> bool:
+            try:
+                return self.committed() == offset
+            except KafkaException:
+                # A group that is new has no coordinator yet.
+                return False
+
+        await_condition(is_committed, 60, f"offset {offset}")
 
     def members(self) -> list[str]:
         """Return the ids of the group's members."""
