@@ -110,10 +110,9 @@ def test_what_an_administrator_has_paused_goes_on_when_it_is_resumed(platform: P
             platform.put_pause(number, pause, pause.user)
         # The worker knows of it when it knows of a newer forwarding.
         platform.put("bert", 3, f"{other.url}/new", "webhook")
-        platform.fixes("bert/phone", 1)
-        await_condition(lambda: len(ids(other, "bert")) == 3, 30, "the new one goes")
+        await_condition(lambda: platform.shown("bert", 3)["state"] == "live", 30, "the new one")
         platform.fixes("anna/phone", 2)
-        platform.fixes("bert/phone", 2)
+        platform.fixes("bert/phone", 3)
         await_condition(lambda: len(ids(other, "bert")) == 7, 30, "others go on")
         assert (len(ids(server, "anna")), len(ids(server, "bert"))) == (1, 1)
         assert platform.shown("anna", 1)["state"] == "paused"
