@@ -138,4 +138,4 @@ class Geofences(FixProcessor[GeofencesState]):
         try:
             self.fences.put(Fence.of(key, definition))
         except InvalidGeofence as error:
-            logger.warning("a record of topic %s is no geofence: %s", GEOFENCE, error)
+            logger.warning("a record of topic %s is no geofence: key %r: %s", GEOFENCE, key, error)

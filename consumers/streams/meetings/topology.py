@@ -66,6 +66,16 @@ class Company(msgspec.Struct, array_like=True, gc=False):
     east: float = -180.0
     told: bool = False
     convoy: bool = False  # was told
+    known_ms: int = 0  # since when `first` is what it is, by the wall clock
+
+    def take(self, near: Near, near_m: float, now_ms: int) -> None:
+        """Add a moment; `first` of a meeting that was told stays, since it names the meeting."""
+        if near.metres <= near_m:
+            if not self.first or (near.time < self.first and not self.told):
+                self.first, self.known_ms = near.time, now_ms
+            self.last = max(self.last, near.time)
+        self.south, self.north = min(self.south, near.lat), max(self.north, near.lat)
+        self.west, self.east = min(self.west, near.lon), max(self.east, near.lon)
 
     def area(self) -> list[float]:
         """Return south, west, north and east of the places in degrees, rounded to the outside.
@@ -91,11 +101,12 @@ class PairState(msgspec.Struct, array_like=True):
     sessions: list[tuple[int, int, Company]] = []
 
 
-class _Heard:
-    """When a partition had a record, by the wall clock; None: not yet."""
+class _Clock:
+    """When a partition had a record, and was looked through, by the wall clock; None: not yet."""
 
     def __init__(self, store: Store[PairState]) -> None:
         self.heard_ms: int | None = None
+        self.looked_ms = 0
         for _, state in store.items():
             store.stream_time = max(store.stream_time, state.time)
 
@@ -113,7 +124,7 @@ class Together(StreamProcessor[PairState]):
         self._measures = Measures(properties)
         self._wait_ms = round(properties.number("wait_s", 120.0, least=0.0) * 1000)
         self._idle_ms = round(properties.number("idle_s", 60.0, least=1.0) * 1000)
-        self._heard: StoreIndexes[_Heard] = StoreIndexes(_Heard)
+        self._clocks: StoreIndexes[_Clock] = StoreIndexes(_Clock)
         self._erased: dict[str, int] = {}
         self._decode: Any = msgspec.json.Decoder(Near).decode
 
@@ -121,7 +132,7 @@ class Together(StreamProcessor[PairState]):
         self, records: Sequence[InputRecord], store: Store[PairState], context: Context
     ) -> None:
         """Take moments at which pairs were near each other."""
-        self._heard.of(store).heard_ms = context.now_ms
+        self._clocks.of(store).heard_ms = context.now_ms
         for record in records:
             try:
                 near: Near = self._decode(record.value() or b"")
@@ -134,16 +145,18 @@ class Together(StreamProcessor[PairState]):
             erased = max(self._erased.get(each, -1) for each in (near.device, near.other))
             if near.time > erased:
                 self._take(near, store, context)
-                store.stream_time = max(store.stream_time, near.time)
         self._end(store, store.stream_time, context)
 
     def punctuate(self, store: Store[PairState], context: Context) -> None:
-        """Tell who has parted although no pair is near any more."""
-        index = self._heard.of(store)
+        """Tell who has parted although no pair is near any more, and who met in a backlog."""
+        index = self._clocks.of(store)
         if index.heard_ms is None:
             index.heard_ms = context.now_ms
         if context.now_ms - index.heard_ms >= self._idle_ms:
             self._end(store, max(store.stream_time, context.now_ms), context, now=True)
+        elif context.now_ms - index.looked_ms >= self._idle_ms:
+            index.looked_ms = context.now_ms
+            self._tell_settled(store, context)
 
     def erase(self, erasures: Mapping[str, int], store: Store[PairState]) -> None:
         """Forget the pairs of erased devices; there are two in a key."""
@@ -164,30 +177,59 @@ class Together(StreamProcessor[PairState]):
         if near.time + gap_ms + self._wait_ms < store.stream_time:
             return
 
+        store.stream_time = max(store.stream_time, near.time)
+
         def add(company: Company) -> Company:
-            if near.metres <= self._measures.near_m:
-                company.first = min(company.first or near.time, near.time)
-                company.last = max(company.last, near.time)
-            company.south, company.north = (
-                min(company.south, near.lat), max(company.north, near.lat),
-            )  # fmt: skip
-            company.west, company.east = min(company.west, near.lon), max(company.east, near.lon)
+            company.take(near, self._measures.near_m, context.now_ms)
             return company
 
         known = [Session(*each) for each in state.sessions]
         session, _ = add_to_sessions(known, near.time, gap_ms, Company, add, _merged)
-        company = session.value
+        if self._is_settled(session.value, store.stream_time, context):
+            self._tell_begun(key, session.value, context)
+        state.time = max(state.time, near.time)
+        state.sessions = [(each.start, each.end, each.value) for each in known]
+        store.put(key, state)
+
+    def _is_settled(self, company: Company, time: int, context: Context) -> bool:
+        """Tell whether nothing before the begin of a meeting is to be expected any more.
+
+        In a backlog the cells of the grid come in any order: what looks like a begin may be the
+        rest of a meeting whose begin comes later. What is earlier than `apart_s` and `wait_s`
+        before the newest is left out. As `wait_s` may be hours, it also counts that nothing
+        earlier came for `idle_s`.
+        """
+        return (
+            company.told
+            or company.first + self._measures.apart_ms + self._wait_ms <= time
+            or company.known_ms + self._idle_ms <= context.now_ms
+        )
+
+    def _tell_begun(self, key: str, company: Company, context: Context) -> bool:
+        """Tell the begin of a meeting, and of a convoy; return whether there was something new."""
+        device, _, other = key.partition("\n")
+        known = company.told, company.convoy
         if not company.told and company.first and (
             company.last - company.first >= self._measures.least_ms
         ):  # fmt: skip
             company.told = True
-            self._tell(near.device, near.other, "begin", company, {}, context)
+            self._tell(device, other, "begin", company, {}, context)
         if company.told and not company.convoy and company.metres() >= self._measures.convoy_m:
             company.convoy = True
-            self._tell(near.device, near.other, "convoy", company, {}, context)
-        state.time = max(state.time, near.time)
-        state.sessions = [(each.start, each.end, each.value) for each in known]
-        store.put(key, state)
+            self._tell(device, other, "convoy", company, {}, context)
+        return known != (company.told, company.convoy)
+
+    def _tell_settled(self, store: Store[PairState], context: Context) -> None:
+        for key in store.keys():  # noqa: SIM118 - the store changes meanwhile
+            state = store.get(key)
+            assert state is not None
+            news = [
+                self._tell_begun(key, company, context)
+                for _, _, company in state.sessions
+                if self._is_settled(company, store.stream_time, context)
+            ]
+            if any(news):
+                store.put(key, state)
 
     def _end(
         self, store: Store[PairState], time: int, context: Context, *, now: bool = False
@@ -196,6 +238,7 @@ class Together(StreamProcessor[PairState]):
         if time < store.sweep_at and not now:
             return
         store.sweep_at = time + self._measures.interval_ms
+        self._tell_settled(store, context)
         over = time - self._measures.apart_ms - self._wait_ms
         for key in store.keys():  # noqa: SIM118 - the store changes meanwhile
             state = store.get(key)
@@ -204,7 +247,10 @@ class Together(StreamProcessor[PairState]):
                 continue
             device, _, other = key.partition("\n")
             for _, end, company in state.sessions:
-                if end < over and company.told:
+                if end >= over:
+                    continue
+                self._tell_begun(key, company, context)
+                if company.told:
                     more = {"until": company.last, "convoy": company.convoy}
                     self._tell(device, other, "end", company, more, context)
             state.sessions = [each for each in state.sessions if each[1] >= over]
@@ -245,8 +291,9 @@ class Together(StreamProcessor[PairState]):
 
 
 def _merged(one: Company, other: Company) -> Company:
+    named = [each.first for each in (one, other) if each.told]
     return Company(
-        first=min(one.first or other.first, other.first or one.first),
+        first=min(named or [one.first or other.first, other.first or one.first]),
         last=max(one.last, other.last),
         south=min(one.south, other.south),
         north=max(one.north, other.north),
@@ -254,4 +301,5 @@ def _merged(one: Company, other: Company) -> Company:
         east=max(one.east, other.east),
         told=one.told or other.told,
         convoy=one.convoy or other.convoy,
+        known_ms=max(one.known_ms, other.known_ms),
     )

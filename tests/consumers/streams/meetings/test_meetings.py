@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from consumers.streams.meetings.cells import Grid
 from consumers.streams.meetings.friendships import Friends
+from consumers.streams.meetings.pairs import PAIRS, Near
 from consumers.streams.meetings.topology import Meetings
 from consumers.streams.properties import Properties
 from tests.consumers.streams.chain import Chain
@@ -145,6 +146,84 @@ def test_friends_in_one_car_are_a_convoy_however_differently_they_send() -> None
     end(chain)
     assert [each[2] for each in told(chain)] == ["begin", "convoy", "end"] * 2
     assert (events_of(chain.outputs)[-1].attributes or {})["convoy"] is True
+
+
+def drive(seconds: int) -> list[Fix]:
+    """Return the fixes of two who are at a place for ten minutes, and then drive together."""
+    times = range(0, seconds, 20)
+    return [
+        at(time, max(0, 5 * (time - 600)), device)
+        for time in times
+        for device in ("ann/phone", "bob/car")
+    ]
+
+
+def pairs_of(fixes: list[Fix]) -> list[Record]:
+    """Return what the second processor forwards for fixes, in the order of their times."""
+    chain = started()
+    send(chain, *fixes)
+    pairs = [each for each in chain.forwarded if each.topic == PAIRS]
+    return [Record(each.value, each.key) for each in pairs]
+
+
+def take_pairs(chain: Chain, records: list[Record]) -> None:
+    """Let the third processor take pairs, one by one."""
+    stage = chain.stages[2]
+    for record in records:
+        chain.outputs += stage.task.process({0: [record]}, stage.stores, chain.now_ms)
+        stage.keep()
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_meeting_in_a_backlog_is_told_once_though_its_end_comes_first(restarts: bool) -> None:
+    chain = started(wait_s="14400")
+    chain.now_ms = BEGIN + 2_000_000
+    pairs = pairs_of(drive(1800))
+    take_pairs(chain, pairs[30:])
+    if restarts:
+        chain.restart()
+    take_pairs(chain, pairs[:30])
+    assert told(chain) == []
+    # Nothing earlier came for idle_s.
+    chain.pass_time(61_000)
+    assert [each[2] for each in told(chain)] == ["begin", "convoy"] * 2
+    chain.pass_time(20_000 * 1000)
+    assert [each[2] for each in told(chain)] == ["begin", "convoy", "end"] * 2
+    since = {(each.attributes or {})["since"] for each in events_of(chain.outputs)}
+    assert since == {BEGIN + 10_000}
+
+
+def test_a_meeting_in_a_backlog_is_told_while_other_pairs_come() -> None:
+    chain = started("ann-bob ann-carl", wait_s="14400")
+    chain.now_ms = BEGIN + 2_000_000
+    take_pairs(chain, pairs_of(drive(1800)))
+    others = Near("ann/phone", "carl/x", BEGIN + 2_000_000, 10.0, 47.0, 9.0)
+    for _ in range(3):
+        chain.pass_time(30_000)
+        take_pairs(chain, [Record(msgspec.json.encode(others), b"ann/phone\ncarl/x")])
+    assert [each[2] for each in told(chain)] == ["begin", "convoy"] * 2
+
+
+def test_a_meeting_that_happens_now_is_told_at_once() -> None:
+    chain = started()
+    chain.now_ms = BEGIN + 300_000
+    pairs = pairs_of(drive(400))
+    take_pairs(chain, pairs[:10])
+    assert told(chain) == []
+    take_pairs(chain, pairs[10:11])
+    assert [each[2] for each in told(chain)] == ["begin"] * 2
+
+
+def test_what_comes_before_the_begin_that_was_told_does_not_change_its_name() -> None:
+    chain = started(wait_s="14400")
+    chain.now_ms = BEGIN + 2_000_000
+    pairs = pairs_of(drive(1800))
+    take_pairs(chain, pairs[30:])
+    chain.pass_time(61_000)
+    take_pairs(chain, pairs[:30])
+    chain.pass_time(20_000 * 1000)
+    assert [each[2] for each in told(chain)] == ["begin", "convoy", "end"] * 2
+    assert len({(each.attributes or {})["since"] for each in events_of(chain.outputs)}) == 1
 
 
 def test_friends_on_both_sides_of_an_edge_of_the_grid_meet_and_are_found_once() -> None:
