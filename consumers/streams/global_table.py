@@ -104,7 +104,12 @@ class GlobalTable(Generic[DefinitionT]):
             if value is not None:
                 try:
                     definition = self._decode(name, value)
-                except MALFORMED:
-                    logger.warning("a record of topic %s is no definition of ours", self._topic)
+                except MALFORMED as error:
+                    logger.warning(
+                        "a record of topic %s is no definition: key %r: %s",
+                        self._topic,
+                        name,
+                        error,
+                    )
             with self._lock:
                 self._changes[name] = definition

@@ -121,7 +121,6 @@ def _import(arguments: argparse.Namespace) -> int:
 
     try:
         fences = read_features(_read(arguments.file), _more(arguments))
-        _check(fences)
     except InvalidGeofence as error:
         raise CommandError(f"{arguments.file}: {error}") from None
     if not arguments.dry_run:
@@ -145,10 +144,12 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _row(value: bytes) -> dict[str, Any]:
     from consumers.streams.geofences.definition import InvalidGeofence, decode_geofence
+    from consumers.streams.geofences.shape import shape_of
 
     row = {"shape": "", "devices": "", "dwell": "", "minimum": ""}
     try:
         fence = decode_geofence(value)
+        shape_of(fence)
     except InvalidGeofence as error:
         return row | {"shape": f"wrong: {error}"}
     if fence.circle is not None:

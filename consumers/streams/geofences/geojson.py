@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from consumers.streams.geofences.definition import Geofence, InvalidGeofence, decode_geofence
+from consumers.streams.geofences.shape import shape_of
 from waylog.malformed import MALFORMED
 
 _OPTIONAL: Final = ("dwell", "minimum", "devices")
@@ -63,7 +64,10 @@ def _of_feature(feature: object, more: dict[str, Any]) -> tuple[str, Geofence]:
         raise InvalidGeofence("properties.name: a text is expected")
     members: dict[str, Any] = {each: properties[each] for each in _OPTIONAL if each in properties}
     members |= _shape(geometry, properties)
-    return name, decode_geofence(msgspec.json.encode(members))
+    fence = decode_geofence(msgspec.json.encode(members))
+    # Whether the shape can be used, while it is known which feature it is.
+    shape_of(fence)
+    return name, fence
 
 
 def _shape(geometry: dict[str, Any], properties: dict[str, Any]) -> dict[str, Any]:

@@ -99,7 +99,7 @@ def test_mistakes_are_named(broker: Broker, tmp_path: Path) -> None:
         ([feature("a", point)], r"features[0]: properties.radius: metres are expected"),
         ([feature("a", point, radius="x")], "features[0]: Expected `float`"),
         ([feature("a", point, radius=5)] * 2, "features[1]: properties.name: there are two"),
-        ([feature("a", polygon)], "geofence a: polygon: ring self-intersection"),
+        ([feature("a", polygon)], "features[0]: polygon: ring self-intersection"),
         ([3], "features[0]: type: Feature is expected"),
         (3, "features: an array is expected"),
     ):
