@@ -202,10 +202,12 @@ def _write(producer: LibrdkafkaProducer, outputs: list[OutputRecord]) -> None:
         if error is not None:
             failures.append(error)
 
-    for topic, partition, key, value, headers in outputs:
+    for topic, partition, key, value, headers, timestamp in outputs:
         more: dict[str, Any] = {"headers": headers, "on_delivery": delivered}
         if partition is not None:
             more["partition"] = partition
+        if timestamp is not None:
+            more["timestamp"] = timestamp
         while True:
             try:
                 producer.produce(topic, value, key, **more)
