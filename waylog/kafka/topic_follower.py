@@ -127,7 +127,10 @@ class TopicFollower:
                 self._take_next(self._unread)
         except LogForbidden as error:
             self._forbidden = error
-            raise
+            if self._loaded.is_set():
+                raise
+            # Who waits tells it.
+            self._stopping.wait(_RETRY_S)
 
     def _assign(self) -> set[int] | None:
         """Begin to read; return the partitions, None if there is no such topic yet.
