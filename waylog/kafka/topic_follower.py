@@ -129,7 +129,7 @@ class TopicFollower:
             self._forbidden = error
             if self._loaded.is_set():
                 raise
-            # Who waits tells it.
+            # `wait` raises it; a line of the log would tell it twice.
             self._stopping.wait(_RETRY_S)
 
     def _assign(self) -> set[int] | None:

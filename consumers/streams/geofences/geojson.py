@@ -65,7 +65,7 @@ def _of_feature(feature: object, more: dict[str, Any]) -> tuple[str, Geofence]:
     members: dict[str, Any] = {each: properties[each] for each in _OPTIONAL if each in properties}
     members |= _shape(geometry, properties)
     fence = decode_geofence(msgspec.json.encode(members))
-    # Whether the shape can be used, while it is known which feature it is.
+    # A shape that cannot be used is refused here, where the caller knows which feature it is.
     shape_of(fence)
     return name, fence
 

@@ -36,6 +36,16 @@ class Sink:
     def rows(self, columns: str, table: str = "t") -> list[tuple[Any, ...]]:
         return self.postgres.query(f'SELECT {columns} FROM "{table}" ORDER BY 1')
 
+    def close_table(self) -> None:
+        """Have the database refuse every insertion into table t, as one that lacks rights."""
+        self.postgres.query(
+            "CREATE FUNCTION closed() RETURNS trigger LANGUAGE plpgsql AS"
+            " $$ BEGIN RAISE 'closed' USING ERRCODE = '42501'; END $$"
+        )
+        self.postgres.query(
+            "CREATE TRIGGER closed BEFORE INSERT ON t FOR EACH STATEMENT EXECUTE FUNCTION closed()"
+        )
+
     @property
     def reasons(self) -> list[str]:
         assert self.reporter is not None

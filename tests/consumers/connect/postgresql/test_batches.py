@@ -207,13 +207,7 @@ def test_what_is_about_no_row_refuses_none(make_sink: MakeSink, postgres: Postgr
 def test_a_bad_row_does_not_hide_that_nobody_may_write(make_sink: MakeSink) -> None:
     sink = make_sink(**BY_ID)
     sink.postgres.query("CREATE TABLE t (id int PRIMARY KEY, a int)")
-    sink.postgres.query(
-        "CREATE FUNCTION closed() RETURNS trigger LANGUAGE plpgsql AS"
-        " $$ BEGIN RAISE 'closed' USING ERRCODE = '42501'; END $$"
-    )
-    sink.postgres.query(
-        "CREATE TRIGGER closed BEFORE INSERT ON t FOR EACH STATEMENT EXECUTE FUNCTION closed()"
-    )
+    sink.close_table()
     with pytest.raises(ConnectException, match="closed"):
         sink.put({"id": "x", "a": 1}, {"id": 1, "a": 1})
     assert sink.reasons == []
