@@ -27,6 +27,21 @@ def tell_nobody(_: str) -> None:
     """Tell nobody."""
 
 
+class LogWait:
+    """Tells why a start waits for the log: `waiting`, the log file and the supervisor hear it."""
+
+    def __init__(self, waiting: Waiting = tell_nobody) -> None:
+        self._waiting = waiting
+        self._throttle = LogThrottle()
+
+    def tell(self, error: LogUnreachable) -> None:
+        """Tell why the last attempt has failed; call it on the event loop."""
+        self._waiting(str(error))
+        if self._throttle.count(asyncio.get_running_loop().time()) is not None:
+            logger.warning("waiting for the log: %s", error)
+            notify(f"STATUS=not ready: {error}")
+
+
 async def await_topics(
     bootstrap_servers: str,
     topics: Sequence[Topic],
@@ -38,9 +53,8 @@ async def await_topics(
     while it waits for its brokers would have to wait for the thread. Meanwhile the log file, the
     supervisor and `waiting` hear why the log cannot be reached.
     """
-    loop = asyncio.get_running_loop()
     security = configured_security()
-    throttle = LogThrottle()
+    wait = LogWait(waiting)
     while True:
         why = await reach(bootstrap_servers, security)
         try:
@@ -48,10 +62,7 @@ async def await_topics(
                 raise LogUnreachable(why)
             await asyncio.to_thread(ensure_topics, bootstrap_servers, topics, timeout_s=0.0)
         except LogUnreachable as error:
-            waiting(str(error))
-            if throttle.count(loop.time()) is not None:
-                logger.warning("waiting for the log: %s", error)
-                notify(f"STATUS=not ready: {error}")
+            wait.tell(error)
             await asyncio.sleep(_PAUSE_S)
         else:
             return

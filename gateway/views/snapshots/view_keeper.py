@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from gateway.fixes.log_topics import LogWait
 from gateway.views.address_view import AddressView
 from gateway.views.location_view import LocationView
 from gateway.views.snapshots.key_view import KeyView
@@ -28,7 +29,6 @@ from waylog.kafka.clients import LogUnreachable
 from waylog.kafka.ranges.topic_extent import TopicExtent, topic_extent
 from waylog.kafka.topics import LOCATION
 from waylog.process.background import spawn
-from waylog.process.log_throttle import LogThrottle
 from waylog.sealing.sealing import repeated_opener
 
 logger = logging.getLogger(__name__)
@@ -150,7 +150,7 @@ class ViewKeeper:
     # --- the start ------------------------------------------------------------------------------
 
     async def _extent(self, topic: str) -> TopicExtent:
-        throttle = LogThrottle()
+        wait = LogWait()
         while True:
             try:
                 extent = await self._saved_views.in_thread(
@@ -158,8 +158,7 @@ class ViewKeeper:
                 )
             except LogUnreachable as error:
                 self.trouble = str(error)
-                if throttle.count(self._loop.time()) is not None:
-                    logger.warning("waiting for the log: %s", error)
+                wait.tell(error)
                 await asyncio.sleep(_RETRY_S)
             else:
                 self.trouble = None
