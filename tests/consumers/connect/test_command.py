@@ -55,7 +55,7 @@ def test_the_help_has_examples() -> None:
             'Missing required configuration "offset.storage.file.filename" which has no default '
             "value.",
         ),
-        ({"value_converter": "ProtobufConverter"}, "Class ProtobufConverter could not be found."),
+        ({"value_converter": "ThriftConverter"}, "Class ThriftConverter could not be found."),
         ({"listeners": "https://:8083"}, "ssl.keystore.location is missing"),
         ({"listeners": ""}, "at least one URL is expected"),
         ({"bootstrap_servers": "nowhere"}, "HOST:PORT,HOST:PORT... is expected"),
