@@ -1,11 +1,14 @@
 """Shared settings and checks of all tests."""
 
+import faulthandler
 import gc
 import os
 import socket
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from inspect import isfunction
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from hypothesis import settings
@@ -34,6 +37,60 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+REAL_STDERR = pytest.StashKey[int]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Say why a test's process ends, should a thread of the product end it.
+
+    `waylog.process.threads.end_process` leaves without a word of pytest's, which has caught the log
+    line: of a process among several, one would see only that it has gone.
+    """
+    own = os.getpid()
+    leave = os._exit
+    # No output is caught yet.
+    stderr = config.stash[REAL_STDERR] = os.dup(2)
+
+    def say_and_leave(status: int) -> NoReturn:
+        if os.getpid() == own:
+            os.write(stderr, f"os._exit({status}) in a test's process:\n".encode())
+            faulthandler.dump_traceback(stderr)
+        leave(status)
+
+    os._exit = say_and_leave
+    config.add_cleanup(lambda: setattr(os, "_exit", leave))
+    config.add_cleanup(lambda: os.close(stderr))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """End this process, with the stacks of its threads, if a test hangs where no signal is served.
+
+    That is so in C; pytest-timeout, which tells more, waits for Python.
+    """
+    with _hangs_end(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    """The same for a teardown: pytest-timeout ends a test once, and not what hangs after that."""
+    with _hangs_end(item):
+        return (yield)
+
+
+@contextmanager
+def _hangs_end(item: pytest.Item) -> Iterator[None]:
+    marker = item.get_closest_marker("timeout")
+    limit_s = float(marker.args[0] if marker is not None else item.config.getini("timeout"))
+    stderr = item.config.stash[REAL_STDERR]
+    faulthandler.dump_traceback_later(limit_s + 100, file=stderr, exit=True)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def pytest_unconfigure() -> None:
