@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from consumers.worker.records import OutputRecord
 from waylog.kafka.clients import producer_config
-from waylog.kafka.errors import not_stored_text
+from waylog.kafka.errors import is_purged, not_stored_text
 from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 from waylog.malformed import MALFORMED
 from waylog.messages import decode_rejected, encode, shortened
@@ -32,7 +32,6 @@ logger = logging.getLogger(__name__)
 _KIND: Final = "dead letters"
 #: Seconds for which a refusal counts, unless a record is stored before.
 _REFUSED_FOR_S: Final = 600.0
-_PURGED: Final = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 
 
 class DeadLetters:
@@ -117,7 +116,7 @@ class DeadLetters:
     ) -> None:
         if error is None:
             self._status.over(_KIND)
-        elif error.code() not in _PURGED:
+        elif not is_purged(error):
             self._refused.append((letter, is_short, error))
 
     def _leave_out(self, letter: OutputRecord, error: KafkaError) -> None:

@@ -31,7 +31,13 @@ from consumers.worker.results import (
     TransactionAborted,
 )
 from waylog.kafka.clients import LogForbidden
-from waylog.kafka.errors import error_text, forbidden_kind, forbidden_text, not_stored_text
+from waylog.kafka.errors import (
+    error_text,
+    forbidden_kind,
+    forbidden_text,
+    is_purged,
+    not_stored_text,
+)
 from waylog.kafka.topics import ERROR
 
 logger = logging.getLogger(__name__)
@@ -259,9 +265,6 @@ class ExactlyOnceResults(Generic[StateT]):
         Raises TransactionAborted if its records can be processed again at once, else SessionFailed.
         """
         why = "partitions were lost" if error is None else error_text(KafkaException(error))
-        by_letters = self._has_letters and error is not None and _is_refusal(error, topic)
-        if by_letters:
-            self._letters_apart_until = time.monotonic() + _LETTERS_APART_S
         self._is_void = True
         deadline = time.monotonic() + self._settings.drain_s
         while True:
@@ -277,7 +280,14 @@ class ExactlyOnceResults(Generic[StateT]):
             if self._stopping.is_set() and time.monotonic() > deadline:
                 raise SessionFailed(why)
         self._dead_letters.purge()
-        self._producer.failed = None
+        failed, self._producer.failed = self._producer.failed, None
+        if error is not None and failed is not None and is_purged(error):
+            # All records are answered now, the one too for which the others were given up.
+            topic, error = failed
+            why = error_text(KafkaException(error))
+        by_letters = self._has_letters and error is not None and _is_refusal(error, topic)
+        if by_letters:
+            self._letters_apart_until = time.monotonic() + _LETTERS_APART_S
         self._is_open = self._has_letters = False
         self._aborted += 1
         if error is not None and topic is not None and not by_letters:

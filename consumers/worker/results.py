@@ -18,7 +18,7 @@ from consumers.worker.membership import Membership
 from consumers.worker.processor import StateT
 from consumers.worker.records import OutputRecord, StateRecord
 from waylog.kafka.clients import producer_config
-from waylog.kafka.errors import not_stored_text
+from waylog.kafka.errors import is_purged, not_stored_text
 from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 from waylog.sealing.sealing import shared_key_ring
 
@@ -84,7 +84,8 @@ class ResultProducer:
         self._keys = shared_key_ring(membership.bootstrap_servers)
         self._state_topic = membership.processor.state_topic
         self._fatal: KafkaError | None = None
-        #: The first result that was not stored: its topic, and why.
+        #: The first result that was not stored: its topic, and why. One that was given up because
+        #: of another counts only until that is known.
         self.failed: tuple[str, KafkaError] | None = None
         self.client: Final = LibrdkafkaProducer(
             producer_config(
@@ -160,7 +161,7 @@ class ResultProducer:
         self.client.flush(1.0)
 
     def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None and self.failed is None:
+        if error is not None and (self.failed is None or is_purged(self.failed[1])):
             self.failed = (message.topic() or "", error)
 
     def _on_error(self, error: KafkaError) -> None:

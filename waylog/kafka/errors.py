@@ -1,4 +1,4 @@
-"""Turns errors of Kafka clients into text for people."""
+"""What errors of Kafka clients mean, and their text for people."""
 
 from __future__ import annotations
 
@@ -13,6 +13,14 @@ _FORBIDDEN: Final = {
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "cluster",
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "transactional id",
 }
+
+
+def is_purged(error: KafkaError) -> bool:
+    """Tell whether a record was given up because of something else, which another error tells.
+
+    librdkafka gives up what is queued when a transaction must be aborted, and at a purge.
+    """
+    return error.code() in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 
 
 def error_text(error: BaseException) -> str:

@@ -27,6 +27,9 @@ _POLL_S: Final = 0.2
 _RETRY_S: Final = 1.0
 _REQUEST_S: Final = 2.0
 _MESSAGES: Final = 2000
+#: Seconds at the beginning in which a log that cannot be reached is not told: others who need it
+#: say so at once, and better.
+_UNTOLD_S: Final = 10.0
 #: A wait looks this often whether it is to end.
 _STEP_S: Final = 0.1
 
@@ -56,6 +59,7 @@ class TopicFollower:
         self._topic: Final = topic
         self._take: Final = take
         self._may_be_missing: Final = may_be_missing
+        self._began: Final = time.monotonic()
         self._stopping = threading.Event()
         self._loaded = threading.Event()
         # Partitions that have not been read to their end; None until the topic is known.
@@ -133,7 +137,7 @@ class TopicFollower:
             self._stopping.wait(_RETRY_S)
 
     def _assign(self) -> set[int] | None:
-        """Begin to read; return the partitions, None if there is no such topic yet.
+        """Begin to read; return the partitions, None if the topic is not found yet.
 
         Another error than that of a missing topic, for example missing rights, does not mean that
         there is none.
@@ -142,6 +146,8 @@ class TopicFollower:
             found = self._consumer.list_topics(self._topic, timeout=_REQUEST_S).topics[self._topic]
         except KafkaException as error:
             check_allowed(error, f"topic {self._topic}")
+            if time.monotonic() - self._began < _UNTOLD_S:
+                return None
             raise LogUnreachable(f"topic {self._topic}: {error_text(error)}") from error
         if found.error is not None:
             check_allowed(found.error, f"topic {self._topic}")

@@ -45,7 +45,7 @@ from consumers.connect.tasks.submitted_records import SubmittedRecord, Submitted
 from consumers.connect.tasks.task_thread import TaskListener, TaskThread
 from consumers.connect.tasks.timing import Timing
 from consumers.connect.tasks.topic_creator import TopicCreator
-from waylog.kafka.errors import error_text, not_stored_text
+from waylog.kafka.errors import error_text, is_purged, not_stored_text
 from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 from waylog.process.log_throttle import LogThrottle, since_last_line
 
@@ -358,7 +358,7 @@ class SourceTaskThread(TaskThread):
                 self._delivered_ok(record, place)
             self.report_topic(topic)
             return
-        if error.code() in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
+        if is_purged(error):
             return
         if self._not_delivered(record, error, message):
             self._submitted.acknowledge(submitted)
