@@ -4,16 +4,18 @@ import faulthandler
 import gc
 import os
 import socket
+import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from inspect import isfunction
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, cast
 
 import pytest
 from hypothesis import settings
 
 from tests.certificates import Certificates
+from waylog.process import stop_limit
 
 # On a busy machine an example may take long for reasons that have nothing to do with the code.
 # `make test` tries the same examples everywhere, so that a change is judged by what it changes;
@@ -119,6 +121,16 @@ def _same_umask_afterwards() -> Iterator[None]:
     os.umask(umask)
     yield
     os.umask(umask)
+
+
+@pytest.fixture(autouse=True)
+def _no_limit_of_a_stop_goes_on() -> Iterator[None]:
+    """Refuse what would end this process a minute later, amid another test."""
+    yield
+    limits = [each for each in threading.enumerate() if each.name == stop_limit.THREAD_NAME]
+    for each in limits:
+        cast(threading.Timer, each).cancel()
+    assert not limits, "a process that serves was stopped here, with a limit for its stop"
 
 
 @pytest.fixture(scope="session")

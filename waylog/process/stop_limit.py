@@ -12,6 +12,7 @@ logger = logging.getLogger(__name__)
 
 #: Seconds that a stop may take (docs/deploy.md); the supervisor kills the process a little later.
 STOP_MAX_S: Final = 65.0
+THREAD_NAME: Final = "limit of the stop"
 #: The same after a failure: what a stop waits for may be what has failed.
 FAILED_STOP_MAX_S: Final = 5.0
 
@@ -35,6 +36,7 @@ class StopLimit:
             limit_s = STOP_MAX_S
         if self.armed:
             timer = threading.Timer(limit_s, self._end, (limit_s,))
+            timer.name = THREAD_NAME
             timer.daemon = True
             timer.start()
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.certificates import Certificates
+from tests.forked_commands import ForkedCommands, forked_commands
 from waylog import cli
 
 TLS = {"security.protocol": "SSL"}
@@ -126,6 +127,14 @@ def test_a_value_that_librdkafka_refuses_is_told_before_a_broker_is_asked(
     assert "request.timeout.ms" in told(capfd, "topics", "list", "-X", "request.timeout.ms=abc")
 
 
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkedCommands]:
+    with forked_commands(
+        tmp_path_factory.mktemp("commands"), "broker_core.server.command"
+    ) as running:
+        yield running
+
+
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
@@ -143,9 +152,9 @@ def test_a_wrong_value_of_a_broker_is_told_with_its_file(
     value: str,
     expected: str,
     tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
+    certificates: Certificates,
+    brokers: ForkedCommands,
 ) -> None:
-    certificates = Certificates(tmp_path / "certificates")
     properties = {
         "listeners": "SSL://127.0.0.1:0",
         "log.dirs": str(tmp_path / "logs"),
@@ -153,7 +162,8 @@ def test_a_wrong_value_of_a_broker_is_told_with_its_file(
         "ssl.keystore.location": str(certificates.broker),
     }
     path = written(tmp_path, properties | {name: value}, tmp_path)
-    assert cli.main(["broker", "--config", str(path)]) != cli.EXIT_DONE
-    line = capfd.readouterr().err.splitlines()[-1]
+    ended = brokers.run("broker", "--config", str(path))
+    assert ended.status not in (None, cli.EXIT_DONE)
+    line = ended.stderr.splitlines()[-1]
     assert line.startswith(f"waylog broker: {path}: ")
     assert expected in line
