@@ -42,6 +42,8 @@ class ProcessStatus:
 
     def look(self) -> None:
         """Forget what has not been noticed for long; called from time to time."""
+        if not self._troubles:  # as in nearly every round of a worker's loop
+            return
         with self._lock:
             now = time.monotonic()
             gone = [kind for kind, (_, end) in self._troubles.items() if end <= now]
