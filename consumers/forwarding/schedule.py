@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Final, NamedTuple
 
+from consumers.connect.plugins.backoff import Backoff
 from consumers.forwarding.route import Route
 
 #: Requests at once: to servers that answer quickly, to others, and to one server.
@@ -25,7 +26,6 @@ EACH: Final = 8
 EACH_SLOW: Final = 4
 #: An answer that takes longer makes a forwarding a slow one.
 SLOW_S: Final = 3.0
-_DOUBLINGS_MAX: Final = 30
 #: While one forwarding tries a server, others look this often for what came of it.
 _LOOK_S: Final = 1.0
 
@@ -46,7 +46,9 @@ class Pauses(NamedTuple):
             if is_set_up
             else (self.first_s, self.longest_s)
         )
-        return float(min(first * 2 ** min(failures - 1, _DOUBLINGS_MAX), max(longest, first)))
+        first_ms = max(1, round(first * 1000))
+        backoff = Backoff(first_ms, max(first_ms, round(longest * 1000)))
+        return backoff.pause_s(failures)
 
 
 USUAL: Final = Pauses()

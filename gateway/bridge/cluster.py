@@ -103,7 +103,7 @@ class Cluster(MqttConnection):
     async def close(self) -> None:
         """Disconnect; the cluster keeps what is not acknowledged."""
         self._is_closing = True
-        self._paho.disconnect()
+        self.disconnect()
         await asyncio.to_thread(self._paho.loop_stop)
 
     def reconnect(self) -> None:

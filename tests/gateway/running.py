@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
-from collections.abc import Sequence
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import aiohttp
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -19,6 +21,10 @@ from tests.ports import reserved_ports
 from waylog.kafka.clients import client_config, producer_config
 from waylog.kafka.polling import next_messages
 from waylog.messages import Address, encode
+
+T = TypeVar("T")
+#: Seconds for what a gateway does soon, on a machine that has much else to do.
+WAIT_S = 60.0
 
 
 class Login(NamedTuple):
@@ -93,7 +99,7 @@ class Gateway:
         headers = {}
         if login is not None:
             headers["Authorization"] = aiohttp.encode_basic_auth(*login)
-        return http_session(self.url, headers=headers, timeout=aiohttp.ClientTimeout(total=30))
+        return http_session(self.url, headers=headers, timeout=aiohttp.ClientTimeout(total=60))
 
     def records(self, topic: str) -> list[tuple[bytes | None, bytes]]:
         """Return key and value of all records in a topic now."""
@@ -128,7 +134,16 @@ class Gateway:
         producer = Producer(producer_config(self.bootstrap_servers, "test", linger_ms=0))
         for address in addresses:
             producer.produce("address", encode(address), address.device.encode())
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
+
+
+async def answered(ask: Callable[[], Awaitable[T]], is_wanted: Callable[[T], object] = bool) -> T:
+    """Ask until the answer is what is wanted, and return it; the test fails with the last one."""
+    deadline = time.monotonic() + WAIT_S
+    while not is_wanted(answer := await ask()):
+        assert time.monotonic() < deadline, answer
+        await asyncio.sleep(0.02)
+    return answer
 
 
 async def json_of(answer: aiohttp.ClientResponse, status: int = 200) -> Any:

@@ -35,6 +35,13 @@ class Extent(NamedTuple):
     recursive: bool
 
 
+def check_size(text: str | bytes) -> None:
+    """Raise SerializationError for a text with more bytes than a schema may have."""
+    data = text.encode(errors="surrogatepass") if isinstance(text, str) else text
+    if len(data) > SCHEMA_BYTES_MAX:
+        raise SerializationError(f"the schema is longer than {SCHEMA_BYTES_MAX} bytes")
+
+
 def check_nesting(json: Any, what: str = "the schema") -> None:
     """Raise SerializationError for JSON with more levels than a schema, or a value, may have."""
     level, below = [json], 0

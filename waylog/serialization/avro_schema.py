@@ -23,7 +23,7 @@ from fastavro.schema import SchemaParseException, UnknownType
 from fastavro.validation import ValidationError, validate
 
 from waylog.malformed import MALFORMED
-from waylog.serialization.avro_limits import SCHEMA_BYTES_MAX, check_nesting, extent_of
+from waylog.serialization.avro_limits import check_nesting, check_size, extent_of
 from waylog.serialization.json_numbers import NON_FINITE
 from waylog.serialization.serializer import SerializationError
 
@@ -123,8 +123,7 @@ class AvroSchema:
 
 def decoded_schema(text: str | bytes) -> Any:
     """Return the JSON of a schema's text; raises SerializationError."""
-    if len(text) > SCHEMA_BYTES_MAX:
-        raise SerializationError(f"the schema is longer than {SCHEMA_BYTES_MAX} bytes")
+    check_size(text)
     try:
         json = msgspec.json.decode(text)
     except MALFORMED as error:

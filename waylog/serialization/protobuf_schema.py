@@ -23,7 +23,7 @@ from google.protobuf.message import DecodeError as UnreadableBytes
 from google.protobuf.message import EncodeError, Message
 
 from waylog.malformed import MALFORMED
-from waylog.serialization.avro_limits import SCHEMA_BYTES_MAX
+from waylog.serialization.avro_limits import check_size
 from waylog.serialization.protobuf_parser import NESTING_MAX, parse_proto
 from waylog.serialization.protobuf_printer import proto_text
 from waylog.serialization.serializer import SerializationError
@@ -172,8 +172,7 @@ def _unreadable(descriptor: Any, error: Exception) -> SerializationError:
 
 
 def _file_of(text: str, name: str) -> FileDescriptorProto:
-    if len(text) > SCHEMA_BYTES_MAX:
-        raise SerializationError(f"the schema is longer than {SCHEMA_BYTES_MAX} bytes")
+    check_size(text)
     file = _decoded(text)
     if file is None:
         return parse_proto(text, name)

@@ -12,13 +12,11 @@ from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from consumers.connect.mqtt.properties import Connection
-from waylog.network.outbound.mqtt_connection import Arrival, MqttConnection
+from waylog.network.outbound.mqtt_connection import Arrival, MqttConnection, is_lasting
 from waylog.process.threads import thread_of
 
 logger = logging.getLogger(__name__)
 
-#: Reason codes of MQTT 5 that waiting does not cure; paho translates those of MQTT 3.
-_REFUSED: Final = frozenset({0x84, 0x85, 0x86, 0x87, 0x8C})
 _FAILURE: Final = 0x80
 
 
@@ -65,7 +63,7 @@ class MqttClient(MqttConnection):
     def close(self) -> None:
         """Disconnect; the server keeps what is not acknowledged."""
         self._is_closing = True
-        self._paho.disconnect()
+        self.disconnect()
         self._paho.loop_stop()
 
     def publish(self, topic: str, payload: bytes, *, retain: bool) -> int | None:
@@ -101,7 +99,7 @@ class MqttClient(MqttConnection):
     def on_refused(self, code: ReasonCode) -> None:
         """Take note of what waiting does not cure."""
         address = self._settings.address
-        if code.value in _REFUSED:
+        if is_lasting(code):
             self._refusal = f"MQTT server {address} refuses the connection: {code}"
         logger.warning("MQTT server %s refuses the connection: %s", address, code)
 

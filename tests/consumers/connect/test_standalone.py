@@ -49,13 +49,13 @@ def worker(running_worker: ConnectProcess) -> Iterator[ConnectProcess]:
 
 # config/connect-file-source.properties and connect-file-sink.properties of Apache Kafka, without
 # their comments. The files are in the current directory there.
-_FILE_SOURCE = """\
+FILE_SOURCE = """\
 name=local-file-source
 connector.class=FileStreamSource
 tasks.max=1
 file=test.txt
 topic=connect-test"""
-_FILE_SINK = """\
+FILE_SINK = """\
 name=local-file-sink
 connector.class=FileStreamSink
 tasks.max=1
@@ -92,8 +92,8 @@ def write(path: Path, text: str) -> Path:
 
 def test_the_quick_start_of_kafka(servers: str, make_worker: MakeWorker, tmp_path: Path) -> None:
     topic = unique("connect-test")
-    source = write(tmp_path / "source.properties", in_folder(_FILE_SOURCE, tmp_path, topic))
-    sink = write(tmp_path / "sink.properties", in_folder(_FILE_SINK, tmp_path, topic))
+    source = write(tmp_path / "source.properties", in_folder(FILE_SOURCE, tmp_path, topic))
+    sink = write(tmp_path / "sink.properties", in_folder(FILE_SINK, tmp_path, topic))
     # config/connect-standalone.properties
     worker = make_worker(
         servers,
@@ -126,7 +126,7 @@ def test_the_transforms_of_the_documentation(
     servers: str, worker: ConnectProcess, tmp_path: Path
 ) -> None:
     topic = unique("connect-test")
-    text = in_folder(_FILE_SOURCE + _TRANSFORMS, tmp_path, topic)
+    text = in_folder(FILE_SOURCE + _TRANSFORMS, tmp_path, topic)
     config = dict(line.split("=", 1) for line in text.splitlines())
     for kind in ("key", "value"):
         config[f"{kind}.converter"] = "org.apache.kafka.connect.json.JsonConverter"

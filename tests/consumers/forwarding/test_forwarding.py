@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import signal
+import socket
 from urllib.parse import parse_qs, urlsplit
 
+import pytest
+
+from consumers.forwarding.ways_out import UNREACHABLE
 from tests.consumers.connect.http.http_server import HttpServer, Seen
 from tests.consumers.forwarding.running import LOOPBACK, Platform, keys_by_lat, lats
 from tests.consumers.running import await_condition
@@ -93,6 +97,28 @@ def test_no_request_reaches_this_machine_unless_its_network_is_allowed(platform:
         }
         assert len(shown) == 1, shown
         assert server.seen == []
+
+
+def test_no_mqtt_connection_reaches_this_machine_unless_its_network_is_allowed(
+    platform: Platform,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        port = server.getsockname()[1]
+        platform.worker(networks=())
+        names = ("127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "nobody-has-this-name.invalid")
+        for number, name in enumerate(names):
+            platform.put("anna", number, f"mqtt://{name}:{port}/home", "mqtt")
+        platform.fixes("anna/phone", 3)
+        for number, name in enumerate(names):
+            await_condition(
+                lambda: platform.shown("anna", number)["error"],  # noqa: B023
+                *(60, f"{name} is refused"),
+            )
+            told = platform.shown("anna", number)["error"]
+            assert told == f"mqtt://{name}:{port}: {UNREACHABLE}"
+        with pytest.raises(BlockingIOError):
+            server.accept()
 
 
 def test_redirects_are_not_followed_and_refusals_are_told(platform: Platform) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -132,6 +133,45 @@ def test_a_record_that_is_no_geofence_stops_nobody(
     send(broker.address, at(0, 0))
     found = reader(EVENT)
     await_condition(lambda: events(found) == [("enter", "home", 0)], 60, "the event")
+
+
+def test_records_that_are_refused_are_named_in_the_log_and_listed_as_wrong(
+    broker: Broker, start_topology: StartTopology
+) -> None:
+    ring = [[0, 0], [1, 1], [0, 1], [1, 0], [0, 0]]
+    refused = {
+        # Found where the record is read, and where a shape is made of it.
+        "far": (b'{"circle":{"lat":91,"lon":9,"radius":5}}', "definition", r"\$\.circle\.lat"),
+        "torn": (b'{"circle":', "definition", "Input data was truncated"),
+        "bow": (
+            json.dumps({"polygon": {"type": "Polygon", "coordinates": [ring]}}).encode(),
+            *("geofence", "polygon: ring self-intersection"),
+        ),
+    }
+    producer = Producer(producer_config(broker.address, "odd"))
+
+    def append(prefix: str) -> None:
+        for name, (value, _, _) in refused.items():
+            producer.produce(GEOFENCE, value, f"ann/{prefix}{name}".encode())
+        assert producer.flush(60) == 0
+
+    def await_named(prefix: str) -> None:
+        for name, (_, what, reason) in refused.items():
+            line = rf"topic geofence is no {what}: key 'ann/{prefix}{name}': .*{reason}"
+            await_condition(lambda: re.search(line, topology.output), 60, line)  # noqa: B023
+
+    geofences(broker, "add", "home", "--user", "ann", "--circle", "47,9,100")
+    append("")
+    topology = start_topology("geofences")
+    await_named("")
+    append("late-")
+    await_named("late-")
+    listed = geofences(broker, "list", "--user", "ann", "--json").splitlines()
+    shapes = {row["name"]: row["shape"] for row in map(json.loads, listed)}
+    assert shapes.pop("home") == "circle 47,9 100 m"
+    assert shapes.keys() == {f"{prefix}{name}" for prefix in ("", "late-") for name in refused}
+    for name, shape in shapes.items():
+        assert re.match(f"wrong: .*{refused[name.removeprefix('late-')][2]}", shape), shape
 
 
 MODULE = """

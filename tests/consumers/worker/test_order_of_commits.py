@@ -17,8 +17,13 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from broker_core.protocol import definitions as api
-from consumers.worker.membership import WorkerSettings
+from consumers.worker.assignment import Assignment, Assignments
+from consumers.worker.erasure_filter import ErasureFilter
+from consumers.worker.exactly_once import ExactlyOnceResults
+from consumers.worker.membership import Membership, WorkerSettings
 from consumers.worker.processing_guarantee import EXACTLY_ONCE
+from consumers.worker.records import OutputRecord
+from consumers.worker.results import SessionFailed
 from consumers.worker.worker import Worker
 from tests.apache_kafka import apache_kafka
 from tests.broker_core.server.raw_client import RawClient
@@ -224,3 +229,29 @@ def test_results_of_a_partition_that_was_lost_are_not_committed_later(log: Log) 
         log.send()
         log.await_committed(3)
     assert log.results() == [b"1", b"2", b"3"]
+
+
+def test_offsets_of_a_consumer_that_is_in_no_generation_are_not_committed(log: Log) -> None:
+    # The log takes them: without a generation there is nothing to compare.
+    log.send()
+    membership: Membership[Counts] = Membership(
+        *(log.servers, GROUP, "in", Counter(), "counter", NoTelemetry()),
+        *(WorkerSettings(processing_guarantee=EXACTLY_ONCE), lambda: None),
+    )
+    consumer = Consumer(consumer_config(log.servers, "counter", GROUP))
+    erased = ErasureFilter(log.servers, Counter.state_topic)
+    assignments: Assignments[Counts] = Assignments()
+    assignment = Assignment("in", 0, Counts())
+    assignments.add(assignment, ())
+    results = ExactlyOnceResults(membership, consumer, assignments, erased)
+    try:
+        assert results.start()
+        results.write([OutputRecord("out", None, b"key", b"1")], {}, [(assignment, 1)])
+        with pytest.raises(SessionFailed, match="the group has put this member out"):
+            results.settle()
+    finally:
+        results.close()
+        erased.close()
+        consumer.close()
+    assert log.committed() < 0
+    assert log.results() == []

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from gateway.mqtt.packets.message import Message
@@ -20,8 +20,8 @@ from gateway.views.location_view import LocationView
 from gateway.views.places import Places, PlacesUnavailable
 from tests.gateway.mqtt.in_memory import User, Wire, new_router
 from tests.gateway.records import NOW, address, fix, record
-from tests.gateway.running import Gateway, Login, json_of
-from waylog.messages import decode_event, encode
+from tests.gateway.running import Gateway, Login, answered, json_of
+from waylog.messages import Event, decode_event, encode
 from waylog.observability.telemetry import now_ms
 from waylog.process.machine_lock import MachineLock
 
@@ -159,24 +159,28 @@ async def test_in_http_mode_the_next_answer_tells(gateway: Gateway, user: Login)
         path = f"/v1/devices/{user.name}%2Fphone/places"
         assert len(await json_of(await client.get(path))) == 2
         told: dict[str, dict[str, Any]] = {}
-        for number in range(100):
+        message = {"_type": "location", "lat": 1, "lon": 2}
+        numbers = count()
+
+        async def send() -> bool:
+            number = next(numbers)
             time = now - (4 * MINUTE if number == 0 else 0) + number
             gateway.publish(address(device, time))
-            message = {"_type": "location", "lat": 1, "lon": 2, "tst": now // 1000 + number}
+            message["tst"] = now // 1000 + number
             answer = await json_of(await client.post("/owntracks?d=phone", json=message))
-            told |= {each["_type"]: each for each in answer}
-            if "transition" in told and "cmd" in told:
-                break
-            await asyncio.sleep(0.05)
+            told.update({each["_type"]: each for each in answer})
+            return "transition" in told and "cmd" in told
+
+        await answered(send)
         assert told["transition"]["desc"] == "Home"
         assert len(told["cmd"]["waypoints"]["waypoints"]) == 2
         answer = await json_of(await client.post("/owntracks?d=phone", json=message))
         assert [each["_type"] for each in answer] == ["card"]
-    for _ in range(100):
-        events = [decode_event(value) for _, value in gateway.records("event")]
-        if any(event.type == "arrival" and event.device == device for event in events):
-            break
-        await asyncio.sleep(0.05)
-    else:
-        raise AssertionError("the arrival is not in the log")
-    assert msgspec.json.encode(events)
+
+    async def arrivals() -> list[Event]:
+        events = [
+            decode_event(value) for _, value in await asyncio.to_thread(gateway.records, "event")
+        ]
+        return [each for each in events if each.type == "arrival" and each.device == device]
+
+    await answered(arrivals)

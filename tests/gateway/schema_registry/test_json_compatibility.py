@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from gateway.schema_registry.errors import RegistryError
 from gateway.schema_registry.json_compatibility import json_incompatibilities
+from gateway.schema_registry.parsed import Referenced
 from gateway.schema_registry.schema_types import incompatibilities, parse
+from waylog.serialization.avro_limits import NESTING_MAX, SCHEMA_BYTES_MAX
 from waylog.serialization.json_document import JsonDocument
 
 OPEN = {"type": "object", "properties": {"a": {"type": "string"}}}
@@ -138,6 +140,28 @@ def test_types_of_schemas_are_not_mixed() -> None:
     text = json.dumps({"type": "string"})
     found = incompatibilities(parse("JSON", text, (), ()), parse("AVRO", '"string"', (), ()))
     assert "TYPE_MISMATCH" in found[0]
+
+
+def test_json_schemas_that_are_too_large_are_not_kept() -> None:
+    def commented(size: int) -> str:
+        text = json.dumps({"type": "string", "description": ""})
+        return text.replace('""', f'"{"x" * (size - len(text))}"')
+
+    def nested(levels: int) -> str:
+        return '{"items":' * levels + "{}" + "}" * levels
+
+    kept = (commented(SCHEMA_BYTES_MAX), nested(NESTING_MAX))
+    refused = (
+        (commented(SCHEMA_BYTES_MAX + 1), "longer than 1048576 bytes"),
+        (nested(NESTING_MAX + 1), "more than 100 levels"),
+    )
+    for text in kept:
+        parse("JSON", text, (), ())
+    for text, reason in refused:
+        for own, referenced in ((text, ()), ("true", (Referenced("other", text),))):
+            with pytest.raises(RegistryError, match=reason) as told:
+                parse("JSON", own, (), referenced)
+            assert told.value.code == 42201
 
 
 # ---- what is said to be accepted is accepted

@@ -48,7 +48,7 @@ def end(broker: Broker) -> Cursor:
         name = f"u{number % DEVICES}/phone"
         value = encode(fix(name, NOW + number))
         producer.produce("location", value, name.encode(), on_delivery=delivered)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     return end
 
 
@@ -151,7 +151,7 @@ async def test_what_other_programs_wrote_is_passed_over(broker: Broker, ranges: 
         (good, b"ada/phone"),
     ):
         producer.produce("event", value, key, 0, on_delivery=delivered)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     numbers = [offset for _, _, offset in places]
     start, end = {("event", 0): numbers[0]}, {("event", 0): numbers[-1] + 1}
     assert await offsets(ranges, start, end) == {("event", 0): [numbers[0], numbers[-1]]}

@@ -60,7 +60,7 @@ def test_what_a_thread_meets_while_the_interpreter_ends_is_no_traceback(
         ClusterState(arguments).learn(0.5)
     assert len(threads) == 2
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert not unhandled
 
 

@@ -86,7 +86,7 @@ def read_all(servers: str, topic: str, count: int) -> list[Message]:
     consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
     messages: list[Message] = []
     while len(messages) < count:
-        batch = consumer.consume(min(1000, count - len(messages)), timeout=10)
+        batch = consumer.consume(min(1000, count - len(messages)), timeout=60)
         if not batch:
             break
         messages += batch

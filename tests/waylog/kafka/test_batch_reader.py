@@ -117,7 +117,7 @@ async def test_everything_is_read_once_whatever_it_is_compressed_with(
 
 async def test_an_empty_topic_is_caught_up_at_once(broker: Broker) -> None:
     async with reading(broker) as taken:
-        await asyncio.wait_for(taken.caught_up.wait(), 10)
+        await asyncio.wait_for(taken.caught_up.wait(), 60)
     assert taken.records == []
 
 

@@ -51,11 +51,11 @@ def await_assigned_by(servers: str, topic: str, member: Consumer) -> None:
     deadline = time.monotonic() + 30
     while True:
         assert time.monotonic() < deadline
-        members = admin.describe_consumer_groups([topic])[topic].result(10).members
+        members = admin.describe_consumer_groups([topic])[topic].result(60).members
         if len(members) == 1 and len(members[0].assignment.topic_partitions) == PARTITIONS:
             break
         time.sleep(0.02)
-    member.committed([TopicPartition(topic, 0)], timeout=10)
+    member.committed([TopicPartition(topic, 0)], timeout=60)
 
 
 def test_what_was_assigned_since_the_last_poll_is_given_back_before_the_close(
@@ -89,7 +89,7 @@ def test_records_that_were_not_polled_are_left_to_the_next_member(
     producer = Producer(producer_config(servers, "test"))
     for number in range(100):
         producer.produce(topic, b"%d" % number, partition=0)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     member = Consumer(
         config(servers, topic, enable_auto_commit=True, enable_auto_offset_store=True)
     )
@@ -108,7 +108,7 @@ def test_records_that_were_not_polled_are_left_to_the_next_member(
     await_condition(has_polled, 60, "a record")
     leave_group(member)
     asking = Consumer(config(servers, topic))
-    assert [each.offset for each in asking.committed([TopicPartition(topic, 0)], timeout=10)] == [1]
+    assert [each.offset for each in asking.committed([TopicPartition(topic, 0)], timeout=60)] == [1]
     asking.close()
 
 
@@ -132,7 +132,7 @@ def test_a_console_that_reads_for_a_group_leaves_it_before_it_closes(
     monkeypatch.setattr(common, "Consumer", observed)
     producer = Producer(producer_config(servers, "test"))
     producer.produce(topic, b"a", partition=0)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     command = ["consume", topic, "--group", topic, "--max", "1"]
     assert main([*command, "--bootstrap-servers", servers]) == 0
     assert observed.held == [[]]

@@ -23,7 +23,7 @@ DAY_MS = 86_400_000
 def settings_of(servers: str, topic: str) -> dict[str, str]:
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     admin = AdminClient({"bootstrap.servers": servers})
-    described: dict[str, Any] = admin.describe_configs([resource])[resource].result(timeout=10)
+    described: dict[str, Any] = admin.describe_configs([resource])[resource].result(timeout=60)
     return {name: entry.value for name, entry in described.items()}
 
 

@@ -45,6 +45,6 @@ async def test_many_connect_while_nobody_accepts(
     address = astuple(acceptor.address)
     with ExitStack() as stack:
         for _ in range(_CONNECTIONS):  # the event loop stands still meanwhile
-            client = stack.enter_context(socket.create_connection(address, timeout=10))
+            client = stack.enter_context(socket.create_connection(address, timeout=60))
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     await acceptor.close()

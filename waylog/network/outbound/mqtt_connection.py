@@ -1,5 +1,6 @@
-"""A connection to an MQTT server by paho-mqtt, in paho's thread, made anew whenever it is lost.
+"""A connection to an MQTT server by paho-mqtt.
 
+Either in paho's thread, made anew whenever it is lost, or once, in the thread of the caller.
 Messages are acknowledged by whoever has got them: the server delivers again over the next
 connection what was not.
 """
@@ -7,9 +8,10 @@ connection what was not.
 from __future__ import annotations
 
 import logging
+import socket
 import ssl
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -26,7 +28,12 @@ logger = logging.getLogger(__name__)
 
 #: Shortest and longest delay, in seconds, before the connection is made anew.
 RECONNECT_S: Final = (1, 30)
+MQTT_3: Final = int(MQTTProtocolVersion.MQTTv311)
 _MQTT_5: Final = int(MQTTProtocolVersion.MQTTv5)
+#: Reason codes of MQTT 5 that waiting does not cure; paho translates those of MQTT 3.
+_LASTING: Final = frozenset({0x84, 0x85, 0x86, 0x87, 0x8C})
+#: The longest time, in seconds, for which `run_until` does not look what has become so.
+_LOOK_S: Final = 0.1
 
 
 class MqttServer(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +42,8 @@ class MqttServer(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     port: int
     client_id: str
+    #: Where the connection goes if the name was looked up before; certificates are those of `host`.
+    address: str | None = None
     version: int = _MQTT_5  # paho's number of the protocol: 4 is MQTT 3.1.1
     user: str | None = None
     password: str | None = None
@@ -44,6 +53,8 @@ class MqttServer(msgspec.Struct, frozen=True, kw_only=True):
     session_expiry_s: int = 0  # MQTT 5: for how long the session is kept without a connection
     #: Unacknowledged messages (Receive Maximum); a server of MQTT 3 has its own limit.
     in_flight_max: int = 1000
+    #: For how long the server may take to accept the connection, and as long for TLS.
+    connect_timeout_s: float = 5.0
 
     def __repr__(self) -> str:
         """Host and port, and nothing of the login."""
@@ -62,11 +73,35 @@ class Arrival(NamedTuple):
     connection: int  # its number: an acknowledgement of another one would be of another message
 
 
+class _NamedContext:
+    """Has certificates checked for the name that was looked up, not for the address.
+
+    It is what paho-mqtt uses of an SSLContext, of which there may be one for many connections: to
+    load the authorities takes longer than to connect.
+    """
+
+    check_hostname: Final = True
+
+    def __init__(self, trusted: ssl.SSLContext, name: str) -> None:
+        self._trusted: Final = trusted
+        self._name: Final = name
+
+    def wrap_socket(self, sock: socket.socket, **options: Any) -> ssl.SSLSocket:
+        # The handshake is made here: where paho makes it, a refused certificate leaves the socket.
+        own = {"server_hostname": self._name, "do_handshake_on_connect": True}
+        return self._trusted.wrap_socket(sock, **options | own)
+
+
+def is_lasting(code: ReasonCode) -> bool:
+    """Tell whether a server that does not take the connection has to be asked by somebody else."""
+    return code.value in _LASTING
+
+
 class MqttConnection:
-    """The base of clients. Its methods may be called in any thread.
+    """The base of clients. Its methods may be called in any thread, but for `run_until`.
 
     Those that begin with `on_` are for clients to define. They are called in paho's thread, which
-    an exception ends.
+    an exception ends, or by `run_until`, which raises it.
     """
 
     def __init__(self, server: MqttServer) -> None:
@@ -86,7 +121,10 @@ class MqttConnection:
         self._paho.reconnect_delay_set(*RECONNECT_S)
         if server.user:
             self._paho.username_pw_set(server.user, server.password)
-        if server.tls is not None:
+        self._paho.connect_timeout = server.connect_timeout_s
+        if server.tls is not None and server.address is not None:
+            self._paho.tls_set_context(_NamedContext(server.tls, server.host))  # type: ignore[arg-type]
+        elif server.tls is not None:
             self._paho.tls_set_context(server.tls)
         self._paho.on_connect = self._connected
         self._paho.on_connect_fail = lambda *_: self.on_unreachable()
@@ -105,7 +143,33 @@ class MqttConnection:
                 properties.SessionExpiryInterval = server.session_expiry_s
             properties.ReceiveMaximum = server.in_flight_max
             options = {"clean_start": server.clean_session, "properties": properties}
-        self._paho.connect_async(server.host, server.port, server.keep_alive_s, **options)
+        where = server.host if server.address is None else server.address
+        self._paho.connect_async(where, server.port, server.keep_alive_s, **options)
+
+    def connect_once(self) -> None:
+        """Connect now, and never again; `run_until` receives and sends.
+
+        Raises OSError, with ssl.SSLCertVerificationError among it.
+        """
+        self.connect()
+        self._paho.reconnect()
+
+    def run_until(self, is_so: Callable[[], bool], deadline: float) -> bool:
+        """Receive and send in this thread until something is so; return False if that is too late.
+
+        `deadline` is one of time.monotonic. Raises OSError when the connection is lost.
+        """
+        while not is_so():
+            if time.monotonic() > deadline:
+                return False
+            code = self._paho.loop(_LOOK_S)
+            if code and not is_so():
+                raise OSError(f"the connection is lost ({code.name})")
+        return True
+
+    def disconnect(self) -> None:
+        """End the connection."""
+        self._paho.disconnect()
 
     def subscribe(self, filters: Sequence[str], qos: int, retained: int) -> None:
         """Subscribe; `retained` is what MQTT 5 calls Retain Handling, and older versions lack."""

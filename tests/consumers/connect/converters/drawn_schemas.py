@@ -28,6 +28,10 @@ from consumers.connect.data.schemas import (
 )
 from consumers.connect.data.structs import Struct
 
+#: All characters but surrogates, as is the default: by categories they are found in a tenth of the
+#: second and a half of processor time that it takes to try the codec on each of them.
+_CHARACTERS = st.characters(exclude_categories=["Cs"])
+
 SCALARS: dict[Schema, st.SearchStrategy[Any]] = {
     INT8: st.integers(-128, 127),
     INT16: st.integers(-(2**15), 2**15 - 1),
@@ -36,7 +40,7 @@ SCALARS: dict[Schema, st.SearchStrategy[Any]] = {
     FLOAT32: st.floats(width=32, allow_nan=False),
     FLOAT64: st.floats(allow_nan=False),
     BOOLEAN: st.booleans(),
-    STRING: st.text(max_size=8),
+    STRING: st.text(_CHARACTERS, max_size=8),
     BYTES: st.binary(max_size=8),
     decimal_schema(2): st.integers(-(10**9), 10**9).map(lambda each: Decimal(each).scaleb(-2)),
     DATE: st.dates(),
@@ -63,7 +67,9 @@ def schemas_and_values(draw: st.DrawFn, depth: int = 3) -> Drawn:
     if kind == "array":
         return array_of(inner), st.lists(values, max_size=3)
     if kind == "map":
-        return map_of(STRING, inner), st.dictionaries(st.text(max_size=3), values, max_size=3)
+        return map_of(STRING, inner), st.dictionaries(
+            st.text(_CHARACTERS, max_size=3), values, max_size=3
+        )
     if kind == "entries":
         name = f"Entry{depth}"
         schema = map_of(INT32, inner).replace(name=name)
@@ -85,7 +91,7 @@ def structs_and_values(draw: st.DrawFn, depth: int = 3) -> Drawn:
     if kind == "map":
         inner, values = (
             map_of(STRING, inner),
-            st.dictionaries(st.text(max_size=3), values, max_size=3),
+            st.dictionaries(st.text(_CHARACTERS, max_size=3), values, max_size=3),
         )
     if kind == "entries":
         schema = map_of(INT32, inner).replace(name=f"entry_{depth}")
@@ -100,7 +106,9 @@ def _scalar(draw: st.DrawFn) -> Drawn:
 
 def _struct(depth: int, inner: Schema, values: st.SearchStrategy[Any]) -> Drawn:
     schema = struct_of({"a": inner, "b": OPTIONAL_STRING}, name=f"n.S{depth}")
-    made = st.builds(lambda a, b: Struct(schema, {"a": a, "b": b}), values, st.none() | st.text())
+    made = st.builds(
+        lambda a, b: Struct(schema, {"a": a, "b": b}), values, st.none() | st.text(_CHARACTERS)
+    )
     return schema, made
 
 

@@ -9,6 +9,7 @@ import asyncio
 import io
 import json
 import logging
+import time
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from consumers.connect.worker.worker_settings import worker_settings
 
 SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 SINK = "org.apache.kafka.connect.file.FileStreamSinkConnector"
+WAIT_S = 60.0
 
 
 class Rest:
@@ -62,7 +64,8 @@ class Rest:
 
     async def state(self, name: str, state: str) -> Any:
         """Wait for a state of a connector and all its tasks, and return the whole answer."""
-        for _ in range(1000):
+        deadline = time.monotonic() + WAIT_S
+        while time.monotonic() < deadline:
             _, found = await self.ask("GET", f"/connectors/{name}/status")
             states = {found["connector"]["state"], *(each["state"] for each in found["tasks"])}
             if states == {state}:
@@ -303,10 +306,9 @@ async def test_a_connector_pauses_stops_and_goes_on(rest: Rest, source: str) -> 
     assert await rest.ask("GET", "/connectors/in/tasks") == (200, [])
     assert await rest.ask("PUT", "/connectors/in/stop") == (204, None)
     assert await rest.ask("PUT", "/connectors/in/resume") == (202, None)
-    for _ in range(1000):
-        if (await rest.ask("GET", "/connectors/in/tasks"))[1]:
-            break
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(WAIT_S):
+        while not (await rest.ask("GET", "/connectors/in/tasks"))[1]:
+            await asyncio.sleep(0.01)
     await rest.state(source, "RUNNING")
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
+from itertools import count
 from typing import Any
 
 import aiohttp
@@ -12,7 +12,7 @@ import pytest
 
 from gateway.formats.secretbox import decrypt, encrypt
 from tests.gateway.records import address
-from tests.gateway.running import Gateway, Login, json_of
+from tests.gateway.running import Gateway, Login, answered, json_of
 from tests.http_session import http_session
 from waylog.messages import Fix, decode_event, decode_fix
 from waylog.observability.telemetry import now_ms
@@ -169,15 +169,17 @@ async def test_friends_come_in_owntracks_answers_with_their_tid(
         async with gateway.client(other) as client:
             await json_of(await client.post("/owntracks?d=phone", json=message))
     mine = {"_type": "location", "tid": "aa", "lat": 1, "lon": 2}
-    received: list[dict[str, Any]] = []
+    seconds = count(NOW_S)
     async with gateway.client(user) as client:
-        for second in range(200):
-            body = mine | {"tst": NOW_S + second}
-            received = await json_of(await client.post("/owntracks?d=mine", json=body))
-            if len(received) == 2:
-                break
-            await asyncio.sleep(0.02)
-        location, card = received
+
+        async def send() -> list[dict[str, Any]]:
+            body = mine | {"tst": next(seconds)}
+            found: list[dict[str, Any]] = await json_of(
+                await client.post("/owntracks?d=mine", json=body)
+            )
+            return found
+
+        location, card = await answered(send, lambda received: len(received) == 2)
         assert (location["_type"], location["tid"], location["lat"]) == ("location", "bb", 47.1)
         assert location["vel"] == 36
         assert card == {
@@ -201,18 +203,21 @@ async def test_who_encrypts_gets_an_encrypted_answer_and_nobody_else(
     key = "my passphrase"
     gateway.users.rights.set_encryption_key(user.name, key)
     gateway.publish(address(f"{user.name}/phone", (NOW_S + 9) * 1000, display_name="Marktplatz"))
+    seconds = count(NOW_S)
+    plain = {"_type": "location", "lat": 1, "lon": 2, "tid": "ph"}
     async with gateway.client(user) as client:
-        for second in range(100):
-            plain = {"_type": "location", "lat": 1, "lon": 2, "tst": NOW_S + second, "tid": "ph"}
-            body = {"_type": "encrypted", "data": encrypt(json.dumps(plain).encode(), key)}
-            answer = await json_of(await client.post("/owntracks?d=phone", json=body))
-            if answer:
-                break
-            await asyncio.sleep(0.02)
+
+        async def send() -> Any:
+            sent = plain | {"tst": next(seconds)}
+            body = {"_type": "encrypted", "data": encrypt(json.dumps(sent).encode(), key)}
+            return await json_of(await client.post("/owntracks?d=phone", json=body))
+
+        answer = await answered(send)
         assert answer["_type"] == "encrypted"
         (card,) = json.loads(decrypt(answer["data"], key))
         assert card["name"] == "phone - Marktplatz"
-        open_answer = await json_of(await client.post("/owntracks?d=phone", json=plain))
+        sent = plain | {"tst": NOW_S}
+        open_answer = await json_of(await client.post("/owntracks?d=phone", json=sent))
         assert open_answer == [card]
 
 
@@ -237,12 +242,7 @@ async def test_home_assistants_app_registers_and_sends_encrypted(
         assert await json_of(await client.post(path, json=body)) == {}
         assert await json_of(await client.post(path, data=b"{broken")) == {}
         gateway.users.revoke_device(user.name, "Mika's_tablet")
-        for _ in range(100):
-            answer = await client.post(path, json=body)
-            if answer.status == 410:
-                break
-            await asyncio.sleep(0.05)
-        assert answer.status == 410
+        await answered(lambda: client.post(path, json=body), lambda answer: answer.status == 410)
     (fix,) = {fix.device: fix for fix in stored(gateway, user)}.values()
     assert fix.device == f"{user.name}/Mika's_tablet"
 
@@ -261,12 +261,11 @@ async def test_quotas_and_roles_hold(gateway: Gateway, user: Login) -> None:
         answer = await client.post("/overland", json={"locations": points})
         assert "5 fixes a minute" in (await json_of(answer, 503))["error"]
         assert int(answer.headers["Retry-After"]) > 0
-        for _ in range(100):
-            rows = await json_of(await client.get("/v1/devices"))
-            if rows:
-                break
-            await asyncio.sleep(0.05)
-        assert rows
+
+        async def devices() -> Any:
+            return await json_of(await client.get("/v1/devices"))
+
+        await answered(devices)
         other = await json_of(
             await client.post("/v1/positions", json={"device": "b", "lat": 1, "lon": 2})
         )
@@ -274,11 +273,10 @@ async def test_quotas_and_roles_hold(gateway: Gateway, user: Login) -> None:
         assert other["rejected"][0]["reason"] == "this user may have 1 devices"
     gateway.users.rights.set_sending(user.name, False)
     async with gateway.client(user) as client:
-        for _ in range(100):
-            answer = await client.post("/v1/positions", json={"lat": 1, "lon": 2})
-            if answer.status == 403:
-                break
-            await asyncio.sleep(0.05)
+        answer = await answered(
+            lambda: client.post("/v1/positions", json={"lat": 1, "lon": 2}),
+            lambda answer: answer.status == 403,
+        )
         assert "may look" in (await json_of(answer, 403))["error"]
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
-from aiohttp import web
+from aiohttp import ClientSession, web
 
 from tests.gateway.records import address
-from tests.gateway.running import Gateway, Login, json_of
+from tests.gateway.running import Gateway, Login, answered, json_of
 from tests.http_session import http_session
 from waylog.observability.telemetry import now_ms
 
@@ -22,13 +23,19 @@ async def send(gateway: Gateway, user: Login, *positions: dict[str, object]) -> 
     async with gateway.client(user) as client:
         await json_of(await client.post("/v1/positions", json=list(positions)))
         device = str(positions[-1]["device"])
-        for _ in range(200):
+
+        async def fix() -> object:
             answer = await client.get(f"/v1/devices/{user.name}%2F{device}")
             found = await answer.json()
-            if answer.status == 200 and found["fix"]:
-                return
-            await asyncio.sleep(0.02)
-    raise AssertionError("the view does not get there")
+            return answer.status == 200 and found["fix"]
+
+        await answered(fix)
+
+
+async def devices(client: ClientSession) -> list[dict[str, Any]]:
+    """Return what the gateway tells of all devices."""
+    rows: list[dict[str, Any]] = await json_of(await client.get("/v1/devices"))
+    return rows
 
 
 async def test_devices_come_with_their_newest_fix_and_address(
@@ -43,12 +50,9 @@ async def test_devices_come_with_their_newest_fix_and_address(
         {"device": "phone", "lat": 47.1, "lon": 9.5, "time": NOW - 5000},
     )
     async with gateway.client(user) as client:
-        for _ in range(100):
-            rows = await json_of(await client.get("/v1/devices"))
-            if len(rows) == 2 and rows[1]["address"]:
-                break
-            await asyncio.sleep(0.02)
-        office, phone = rows
+        office, phone = await answered(
+            lambda: devices(client), lambda rows: len(rows) == 2 and rows[1]["address"]
+        )
         assert (phone["device"], phone["user"], phone["name"]) == (
             *(f"{user.name}/phone", user.name, "phone"),
         )
@@ -297,12 +301,10 @@ async def test_who_reads_is_asked_for_credentials_until_they_are_revoked(gateway
         async with http_session(strict.url) as client:
             await json_of(await client.get(f"/v1/devices?token={user.token}"))
             strict.users.revoke("ada")
-            for _ in range(100):
-                answer = await client.get(f"/v1/devices?token={user.token}")
-                if answer.status == 401:
-                    break
-                await asyncio.sleep(0.05)
-            assert answer.status == 401
+            await answered(
+                lambda: client.get(f"/v1/devices?token={user.token}"),
+                lambda answer: answer.status == 401,
+            )
     finally:
         strict.close()
 
@@ -315,10 +317,8 @@ async def test_a_late_fix_is_not_told_beside_the_address_of_a_newer_one(
     await send(gateway, user, late)
     gateway.publish(address(f"{user.name}/phone", NOW))
     async with gateway.client(user) as client:
-        for _ in range(200):
-            rows = await json_of(await client.get("/v1/devices"))
-            if rows and rows[0]["address"]:
-                break
-            await asyncio.sleep(0.02)
+        rows = await answered(
+            lambda: devices(client), lambda rows: bool(rows) and rows[0]["address"]
+        )
         assert rows[0]["fix"] is None
         assert (rows[0]["lat"], rows[0]["lon"], rows[0]["time"]) == (47.14, 9.52, NOW)

@@ -276,7 +276,7 @@ async def test_who_is_revoked_is_cut_off(gateway: Gateway, user: Login) -> None:
         assert await stream.content.readline()
         async with websocket(gateway, user) as connection:
             gateway.users.revoke(user.name)
-            message = await connection.receive(timeout=10)
+            message = await connection.receive(timeout=60)
             assert message.type == aiohttp.WSMsgType.CLOSE
             assert message.data == aiohttp.WSCloseCode.POLICY_VIOLATION
             assert message.extra == "the rights have been revoked"

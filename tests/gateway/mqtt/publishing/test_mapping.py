@@ -145,7 +145,7 @@ async def test_plain_data_is_in_the_log_before_it_is_acknowledged(
         assert (await phone.message()).payload == b"\xff180"
         consumer = Consumer(client_config(gateway_broker.address, "test", group_id="test"))
         consumer.assign([TopicPartition("temperatures", number, 0) for number in range(4)])
-        message = consumer.poll(10)
+        message = consumer.poll(60)
         assert message is not None
         headers = dict(message.headers() or [])
         assert (headers["mqtt.topic"], headers["unit"]) == (topic.encode(), b"C")

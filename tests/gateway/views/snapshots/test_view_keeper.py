@@ -40,7 +40,7 @@ class Log:
         for message in messages:
             topic = "location" if isinstance(message, Fix) else "address"
             self._producer.produce(topic, encode(message), message.device.encode())
-        assert self._producer.flush(20) == 0
+        assert self._producer.flush(60) == 0
 
     def erase(self, device: str) -> None:
         """Erase a device as `waylog history erase` does."""
@@ -50,13 +50,13 @@ class Log:
     def bury(self, device: str) -> None:
         """Erase a device as versions without topic `erasure` did."""
         self._producer.produce("address", None, device.encode())
-        assert self._producer.flush(20) == 0
+        assert self._producer.flush(60) == 0
 
     def start_again(self) -> None:
         """Replace the topics by new ones of the same names."""
         admin = AdminClient(client_config(self.broker.address, "test"))
         for done in admin.delete_topics(["location", "address", "erasure"]).values():
-            done.result(10)
+            done.result(60)
         ensure_topics(self.broker.address)
 
     def forget_everything(self) -> None:
@@ -65,7 +65,7 @@ class Log:
         count = len(admin.list_topics("location", timeout=60).topics["location"].partitions)
         partitions = [TopicPartition("location", each, -1) for each in range(count)]
         for done in admin.delete_records(partitions).values():
-            done.result(10)
+            done.result(60)
 
 
 @pytest.fixture(scope="module")
@@ -221,7 +221,7 @@ async def test_older_fixes_that_end_with_a_transaction_are_read_to_their_end(
     log.append(*(fix("ada/phone", NOW - number) for number in range(1, 6)))
     async with views(log, tmp_path / "views", behind_max=10) as first:
         await until(lambda: not first.keeper.unread, "the log is not read to its beginning")
-        await asyncio.wait_for(first.keeper.all_known.wait(), 20)
+        await asyncio.wait_for(first.keeper.all_known.wait(), 60)
         assert first.fix("ada/phone") == sent[-1]
         assert first.knows(*sent)
 

@@ -22,7 +22,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     producer = Producer(producer_config(servers, "test"))
     for number in range(20):
         producer.produce(LOCATION, b"%d" % number, b"key %d" % number)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     yield servers
     broker.terminate()
 
