@@ -193,15 +193,11 @@ def _ports(arguments: argparse.Namespace) -> set[int]:
 
 
 def _keys(bootstrap_servers: str) -> KeyRing:
-    from waylog.forwarding.keys import FORWARDING_KEY, forwarding_keys
-    from waylog.sealing.sealing import ENVIRONMENT
+    from waylog.forwarding.keys import NO_KEY, forwarding_keys
 
     ring = forwarding_keys(bootstrap_servers)
     if ring is None:
-        raise ConfigError(
-            f"forwardings are sealed: {ENVIRONMENT} or {FORWARDING_KEY} has to name the file with "
-            "the key (DATA/master.key of `waylog up`)"
-        )
+        raise ConfigError(NO_KEY)
     # Another key than that of the log is told now, and not by what cannot be read later.
     ring.catch_up()
     return ring

@@ -16,6 +16,7 @@ from consumers.forwarding.delivery import Delivery, Result
 from consumers.forwarding.ledger import Ledger
 from consumers.forwarding.route import Route
 from consumers.forwarding.schedule import Failure, Schedule
+from waylog.forwarding.definition import letter_source
 from waylog.history.erasures import Erasures
 from waylog.kafka.clients import AppendError
 from waylog.kafka.dead_letters import CONNECT_PREFIX
@@ -126,7 +127,7 @@ class Sending:
             "topic": record.original_topic,
             "partition": str(record.original_partition),
             "offset": str(record.original_offset),
-            "connector.name": f"forwarding {route.user}/{route.id}",
+            "connector.name": letter_source(route.user, route.id),
             "exception.class.name": kafka_name_of(refusal.error),
             "exception.message": str(refusal.error),
         }

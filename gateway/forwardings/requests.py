@@ -65,10 +65,10 @@ def new_forwarding(body: bytes, now_ms: int) -> Forwarding:
         if name not in members:
             raise BadForwarding(f"{name} is missing")
     _check_signing_secret(members)
-    return _checked(Forwarding(**members, created=now_ms, since=now_ms))
+    return _checked(Forwarding(**members, created=now_ms, since=now_ms, settled=now_ms))
 
 
-def changed_forwarding(forwarding: Forwarding, body: bytes) -> Forwarding:
+def changed_forwarding(forwarding: Forwarding, body: bytes, now_ms: int) -> Forwarding:
     """Return a forwarding with the members that a body has; raises BadForwarding, MALFORMED.
 
     To another server the secrets do not go by themselves: they have to be said again.
@@ -76,6 +76,9 @@ def changed_forwarding(forwarding: Forwarding, body: bytes) -> Forwarding:
     members = _members(body)
     _check_signing_secret(members)
     found = changed(forwarding, **members)
+    if _destination(found) != _destination(forwarding):
+        # What was sent before was sent elsewhere, or for other devices: receipts do not claim it.
+        found = msgspec.structs.replace(found, settled=now_ms)
     if _server(found.url) != _server(forwarding.url):
         for name in ("password", "token", "signing_secret"):
             if getattr(forwarding, name) is not None and name not in members:
@@ -165,6 +168,11 @@ def _check_signing_secret(members: dict[str, Any]) -> None:
             f"signing_secret has {len(key)} bytes, and has to have {_SIGNING_BYTES_MIN} or more: "
             f'`echo "{_SIGNING_PREFIX}$(openssl rand -base64 32)"` makes one'
         )
+
+
+def _destination(forwarding: Forwarding) -> tuple[object, ...]:
+    """Return what is sent where."""
+    return forwarding.kind, forwarding.url, forwarding.devices
 
 
 def _server(url: str) -> tuple[str, str]:

@@ -185,7 +185,8 @@ def _paths() -> dict[str, Any]:
         "/v1/devices/{device}/receipts": {
             "get": _of_device(
                 "Where the fixes of a day are: acknowledged, resolved, in the history, passed by "
-                "each reader, refused; `day` is YYYY-MM-DD, today or yesterday, `tz` its time zone",
+                "each reader, sent on by each forwarding, refused; `day` is YYYY-MM-DD, today or "
+                "yesterday, `tz` its time zone",
                 query=("day", "tz"),
                 answer=_schema("DeviceReceipt"),
             )

@@ -21,6 +21,7 @@ import msgspec
 from gateway.tracks.asking import AnswerHead, AnswerUnavailable
 from gateway.tracks.receipts import ReceiptQuestion
 from waylog.audit.audit import Auditor, NothingToAudit
+from waylog.audit.forwarding_records import ForwardingRecords
 from waylog.audit.history_rows import HistoryRows
 from waylog.audit.log_reader import LogReader
 from waylog.audit.positions import Positions, read_positions
@@ -50,6 +51,7 @@ class Answerer:
         self._log: LogReader | None = None
         self._history: HistoryRows | None = None
         self._positions: Positions | None = None
+        self._forwardings: ForwardingRecords | None = None
         self._asked = 0.0
         self._answers: OrderedDict[bytes, tuple[float, bytes]] = OrderedDict()
 
@@ -73,6 +75,8 @@ class Answerer:
     def _answer(self, asked: ReceiptQuestion) -> bytes:
         if self._log is None:
             self._log = LogReader(self._servers)
+        if self._forwardings is None:
+            self._forwardings = ForwardingRecords(self._servers)
         if self._history is None and self._history_url:
             self._history = HistoryRows(self._history_url)
         if self._positions is None or time.monotonic() - self._asked >= _FRESH_S:
@@ -83,6 +87,7 @@ class Answerer:
             self._history,
             time.time_ns() // 1_000_000,
             positions=self._positions,
+            forwardings=self._forwardings,
         )
         question = Question(
             asked.day,
@@ -98,7 +103,7 @@ class Answerer:
     def _forget(self) -> None:
         """Begin with new clients at the next question."""
         log, self._log = self._log, None
-        self._history = self._positions = None
+        self._history = self._positions = self._forwardings = None
         if log is not None:
             log.close()
 

@@ -7,11 +7,14 @@ the number of devices and readers, not on that of fixes. All times are ms since 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Final
 
 from waylog.audit.facts import AddressFact, FixFact, Reader, ReaderKind, Refusal
+from waylog.audit.forwarding_accounts import ForwardingAccount, accounts_of
+from waylog.audit.reasons import count_reason
+from waylog.forwarding.reach import Reach
 from waylog.messages import address_time
 
 #: A fix that came twice is recognised among at least half as many ids of others.
@@ -21,8 +24,6 @@ SUSPECTS_MAX: Final = 100_000
 #: Devices with an account of their own; those beyond share one.
 DEVICES_MAX: Final = 1_000_000
 OTHERS: Final = "(others)"
-_REASONS_MAX: Final = 5
-_REASON_CHARACTERS_MAX: Final = 300
 
 
 class State(Enum):
@@ -90,22 +91,16 @@ class ReaderAccount:
         return self.overdue + self.missing + refused
 
 
-def count_reason(reasons: Counter[str], reason: str, number: int = 1) -> None:
-    """Count a reason; of many different ones only the first few are kept."""
-    reason = reason[:_REASON_CHARACTERS_MAX]
-    if reason in reasons or len(reasons) < _REASONS_MAX:
-        reasons[reason] += number
-
-
 class DeviceAccount:
     """Counts of one device."""
 
     __slots__ = (
-        *("acknowledged", "address", "device", "first_received", "first_time", "last_received"),
-        *("last_time", "made_earlier", "readers", "refused", "repeats", "unreadable"),
+        *("acknowledged", "address", "device", "first_received", "first_time", "forwardings"),
+        *("last_received", "last_time", "made_earlier", "readers", "refused", "repeats"),
+        "unreadable",
     )
 
-    def __init__(self, device: str, readers: int) -> None:
+    def __init__(self, device: str, readers: int, reaches: Iterable[Reach] | None) -> None:
         self.device = device
         self.acknowledged = 0  # each fix once
         self.repeats = 0
@@ -119,6 +114,10 @@ class DeviceAccount:
         self.address: AddressFact | None = None
         #: Messages that a gateway has refused, by reason.
         self.refused: Counter[str] | None = None
+        #: What the owner's forwardings have sent; None if that is not known.
+        self.forwardings: Final[list[ForwardingAccount] | None] = (
+            None if reaches is None else accounts_of(device, reaches)
+        )
 
     def note_times(self, fix: FixFact) -> None:
         """Note when a fix was received and made."""
@@ -144,11 +143,13 @@ class Accounts:
         late_before: int,
         log_starts: Mapping[int, int],
         refusals: Iterable[Refusal] = (),
+        reaches_of: Callable[[str], Iterable[Reach] | None] = lambda _user: (),
     ) -> None:
         """`late_before`: what was received before and is pending is overdue.
 
         `log_starts` has the first offset of each partition: a reader that has not come so far does
-        not get what was before.
+        not get what was before. `reaches_of` tells the forwardings of a user, None if they are not
+        known.
         """
         self.readers: Final = list(readers)
         self.devices: Final[dict[str, DeviceAccount]] = {}
@@ -158,6 +159,7 @@ class Accounts:
         self._day_from = day_from
         self._late_before = late_before
         self._log_starts = log_starts
+        self._reaches_of = reaches_of
         self._refusals: dict[tuple[int, int], dict[str, str]] = {}
         for refusal in refusals:
             place = (refusal.partition, refusal.offset)
@@ -172,8 +174,11 @@ class Accounts:
         if account is None:
             if len(self.devices) >= DEVICES_MAX:
                 name = OTHERS
-            account = self.devices.get(name) or DeviceAccount(name, len(self.readers))
-            self.devices[name] = account
+            account = self.devices.get(name)
+            if account is None:
+                reaches = self._reaches_of(name.partition("/")[0])
+                account = DeviceAccount(name, len(self.readers), reaches)
+                self.devices[name] = account
         return account
 
     def take(self, fix: FixFact, *, in_history: bool = False) -> bool:
@@ -214,6 +219,10 @@ class Accounts:
             account.address is None or _newness(account.address) <= _newness(address)
         ):
             account.address = address
+
+    def refusals_at(self, fix: FixFact) -> Mapping[str, str] | None:
+        """Return why a record was refused, by reader or forwarding; None if it was not."""
+        return self._refusals.get((fix.partition, fix.offset))
 
     def totals(self) -> list[ReaderAccount]:
         """Return the sums over all devices, by reader."""
@@ -256,7 +265,11 @@ class Accounts:
         account.acknowledged += number
         if fix.time < self._day_from:
             account.made_earlier += number
-        refusals = self._refusals.get((fix.partition, fix.offset)) if self._refusals else None
+        refusals = self.refusals_at(fix) if self._refusals else None
+        for each in account.forwardings or ():
+            if each.reach.forwards(fix.device):
+                refusal = None if refusals is None else refusals.get(each.reach.letter_source)
+                each.count(fix, each.judge(fix, refusal), number)
         of_history = None
         for index, reader in enumerate(self.readers):
             is_history = reader.kind is ReaderKind.HISTORY

@@ -14,16 +14,27 @@ from typing import Final
 from waylog.audit.accounts import Accounts
 from waylog.audit.evidence import address_fact, device_of, facts_in
 from waylog.audit.facts import FixFact, ReaderKind
+from waylog.audit.forwarding_accounts import ForwardingReceipt, receipts_of_fix
+from waylog.audit.forwarding_records import ForwardingRecords, ForwardingsUnknown
 from waylog.audit.history_rows import HistoryRows, Offsets
 from waylog.audit.log_reader import LogReader
 from waylog.audit.positions import Positions, beyond_the_end, read_positions
 from waylog.audit.pushes import LATE_MS, ChannelPushes, PushSums, hash_of, key_of
 from waylog.audit.question import Progress, Question
-from waylog.audit.receipts import DayTotals, Receipt, receipt_of, totals_of
+from waylog.audit.receipts import (
+    DayTotals,
+    FixReceipt,
+    Receipt,
+    fix_receipt_of,
+    receipt_of,
+    totals_of,
+)
 from waylog.audit.refusals import read_refusals
 from waylog.audit.sequences import find_gaps
+from waylog.config import ConfigError
+from waylog.forwarding.reach import LogState, Reach
 from waylog.history.erasures import Erasures
-from waylog.kafka.clients import LogForbidden
+from waylog.kafka.clients import LogForbidden, LogUnreachable
 from waylog.kafka.ranges.log_ranges import Range, Watermarks
 from waylog.kafka.record_batch import partition_of
 from waylog.kafka.topics import ADDRESS, ERASURE, LOCATION, PUSH
@@ -78,6 +89,18 @@ class Audit:
             pushes=self._pushes if is_only else None,
         )
 
+    def fix_receipt(self) -> FixReceipt:
+        """Return the receipt of the fix that was asked for, which was found."""
+        device = self.found[0].device
+        return fix_receipt_of(self.found, self.receipt(device), self._forwardings_of_fix(device))
+
+    def _forwardings_of_fix(self, device: str) -> list[ForwardingReceipt] | None:
+        accounts = self.accounts.device(device).forwardings
+        if accounts is None:
+            return None
+        records = [(each, self.accounts.refusals_at(each) or {}) for each in self.found]
+        return receipts_of_fix(records, [each.reach for each in accounts])
+
     def receipts(self) -> Iterator[Receipt]:
         """Yield the receipts of all devices, by name."""
         for device in sorted(self.accounts.devices):
@@ -104,18 +127,24 @@ class Auditor:
         *,
         progress: Progress = lambda _what, _done, _total: None,
         positions: Positions | None = None,
+        forwardings: ForwardingRecords | None = None,
     ) -> None:
-        """`positions` are those of readers if they were read lately."""
+        """`positions` are those of readers if they were read lately.
+
+        `forwardings` are those of the log as far as they were read for other questions.
+        """
         self._log = log
         self._history = history
         self._now_ms = now_ms
         self._progress = progress
         self._positions = positions
+        self._forwardings = forwardings or ForwardingRecords(log.servers)
 
     def answer(self, question: Question) -> Audit:
         """Return the answer; raises NothingToAudit, LogUnreachable and HistoryUnreadable."""
         return _Reading(
-            self._log, self._history, self._now_ms, self._progress, question, self._positions
+            *(self._log, self._history, self._now_ms, self._progress, question),
+            *(self._positions, self._forwardings),
         ).answer()
 
 
@@ -130,6 +159,7 @@ class _Reading:
         progress: Progress,
         question: Question,
         positions: Positions | None,
+        forwardings: ForwardingRecords,
     ) -> None:
         self._log = log
         self._history = history
@@ -140,12 +170,15 @@ class _Reading:
         self._unknown: list[str] = []
         self._numbered: list[tuple[int, int]] = []
         self._positions = positions or read_positions(log, history)
+        self._forwardings: ForwardingRecords | None = forwardings
+        self._reaches: dict[str, list[Reach] | None] = {}
         self._erasures = Erasures()
         self._found: list[FixFact] = []
         self._is_partial = question.device is not None or question.fix_id is not None
 
     def answer(self) -> Audit:
         question = self._question
+        self._read_forwardings()
         extents = self._log.watermarks(LOCATION)
         if not extents:
             raise NothingToAudit(f"the log has no topic {LOCATION}")
@@ -156,8 +189,17 @@ class _Reading:
             for partition, each in ranges.items()
             if each.start == extents[partition].low > 0
         }
-        refusals, of_gateways = read_refusals(self._log, question, self._unknown, self._progress)
-        refusing = {each.reader for each in refusals}
+        refusals = read_refusals(
+            *(self._log, question, self._unknown, self._progress),
+            has_forwardings=self._forwardings is not None and not self._forwardings.is_empty,
+        )
+        self._log_state = LogState(
+            {partition: each.low for partition, each in extents.items()},
+            {partition: each.high for partition, each in extents.items()},
+            self._positions.groups.get(question.forwarding_group),
+            refusals.has_all_by_servers,
+        )
+        refusing = {each.reader for each in refusals.by_readers}
         readers = self._positions.readers(question, refusing)
         self._unknown += self._positions.unknown_of(question, refusing)
         readers = beyond_the_end(readers, extents, self._unknown)
@@ -166,9 +208,12 @@ class _Reading:
             readers,
             day_from=question.day.from_ms,
             late_before=self._now_ms - question.late_ms,
-            log_starts={partition: each.low for partition, each in extents.items()},
-            refusals=refusals,
+            log_starts=self._log_state.starts,
+            refusals=[*refusals.by_readers, *refusals.by_servers],
+            reaches_of=self._reaches_of,
         )
+        if question.device is not None:
+            self._accounts.device(question.device)  # it has a receipt, also if nothing came
         has_history = any(
             each.kind is ReaderKind.HISTORY and each.positions is not None for each in readers
         )
@@ -178,7 +223,7 @@ class _Reading:
         if gone and question.fix_id is None:
             self._take_gone(gone)
         self._take_log(self._bounded(ranges))
-        for refused in of_gateways:
+        for refused in refusals.by_gateways:
             if not self._erasures.covers(refused.device, refused.time):
                 self._accounts.take_refused(refused.device, refused.reason)
         if question.fix_id is not None and not self._found and self._history is not None:
@@ -269,6 +314,31 @@ class _Reading:
             for record in records:
                 value = record.value()
                 self._erasures.take(value.encode() if isinstance(value, str) else value)
+
+    def _read_forwardings(self) -> None:
+        assert self._forwardings is not None
+        try:
+            self._forwardings.refresh(self._log, self._question.records_max)
+        except LogForbidden as error:
+            self._unknown.append(f"what forwardings have sent is not known: {error}")
+            self._forwardings = None
+
+    def _reaches_of(self, user: str) -> list[Reach] | None:
+        """Return how far the forwardings of a user are, None if that is not known."""
+        if user not in self._reaches:
+            self._reaches[user] = self._read_reaches(user)
+        return self._reaches[user]
+
+    def _read_reaches(self, user: str) -> list[Reach] | None:
+        if self._forwardings is None:
+            return None
+        try:
+            return self._forwardings.of_user(user, self._log_state)
+        except (ForwardingsUnknown, ConfigError, LogUnreachable) as error:
+            told = f"what forwardings have sent is not known: {error}"
+            if told not in self._unknown:
+                self._unknown.append(told)
+            return None
 
     def _take_gone(self, gone: Mapping[int, int]) -> None:
         day = self._question.day

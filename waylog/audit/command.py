@@ -24,6 +24,7 @@ from waylog.config import (
     find_history,
 )
 from waylog.console.common import add_bootstrap, security
+from waylog.forwarding.definition import GROUP
 
 if TYPE_CHECKING:
     from waylog.audit.audit import Audit, Auditor
@@ -107,6 +108,12 @@ def _action(actions: Any, name: str, summary: str) -> argparse.ArgumentParser:
         help="consumer group of the resolvers (default: %(default)s)",
     )
     add(
+        "--forwarding-group",
+        default=GROUP,
+        metavar="NAME",
+        help="consumer group of `waylog forwarding run` (default: %(default)s)",
+    )
+    add(
         "--expect",
         action="append",
         default=[],
@@ -159,6 +166,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace) -> None:
     check_name("--resolver-group", arguments.resolver_group)
+    check_name("--forwarding-group", arguments.forwarding_group)
     device = getattr(arguments, "device", None)
     if device is not None and not re.fullmatch(r"[^/]+/[^/]+", device):
         raise ConfigError(f"{device!r} is not a device: USER/DEVICE is expected, as demo/phone")
@@ -201,6 +209,7 @@ def _ask(auditor: Auditor, arguments: argparse.Namespace, day: Day, **more: Any)
             day,
             late_ms=round(arguments.late * 1000),
             resolver_group=arguments.resolver_group,
+            forwarding_group=arguments.forwarding_group,
             expected=frozenset(arguments.expect),
             ignored=frozenset(arguments.ignore),
             dead_letters=tuple(dict.fromkeys(arguments.dead_letters)),
@@ -237,7 +246,6 @@ def _all_devices(auditor: Auditor, arguments: argparse.Namespace, day: Day) -> i
 
 
 def _fix(auditor: Auditor, arguments: argparse.Namespace, day: Day) -> int:
-    from waylog.audit.receipts import fix_receipt_of
     from waylog.audit.report import print_fix
 
     audit = _ask(auditor, arguments, day, device=arguments.device, fix_id=arguments.id)
@@ -248,7 +256,7 @@ def _fix(auditor: Auditor, arguments: argparse.Namespace, day: Day) -> int:
             "not arrived, was refused (`waylog audit device` tells what was), or arrived on "
             "another day (--day)"
         )
-    found = fix_receipt_of(audit.found, audit.receipt(audit.found[0].device))
+    found = audit.fix_receipt()
     if arguments.json:
         _print_json(found)
     else:

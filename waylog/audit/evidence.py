@@ -91,6 +91,8 @@ def fix_fact(record: Record, *, counted: bool = False) -> FixFact | None:
         fix.time,
         fix.received,
         sequence,
+        stored=record.timestamp()[1],
+        is_own=record.key() == fix.device.encode(),
     )
 
 
@@ -140,6 +142,14 @@ def connector_refusal_of(record: StoredRecord) -> Refusal | None:
     if letter.origin is None or not letter.source:
         return None
     return Refusal(f"{CONNECTOR_GROUP}{letter.source}", *letter.origin, letter.reason)
+
+
+def forwarding_refusal_of(record: StoredRecord) -> Refusal | None:
+    """Return what a dead letter of a forwarding tells; the reader is its `letter_source`."""
+    letter = read_dead_letter(record)
+    if letter.origin is None or not letter.source:
+        return None
+    return Refusal(letter.source, *letter.origin, letter.reason)
 
 
 def _whose(letter: DeadLetter) -> str:

@@ -17,6 +17,10 @@ class FixFact(NamedTuple):
     time: int  # of the fix
     received: int
     sequence: int | None = None  # the app's own count, if it has one
+    #: When the log got it; None if only a history has it.
+    stored: int | None = None
+    #: The record's key names the same device.
+    is_own: bool = True
 
 
 class AddressFact(NamedTuple):
@@ -29,7 +33,7 @@ class AddressFact(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """A record that a reader has refused."""
+    """A record that a reader has refused, or the server of a forwarding."""
 
     reader: str
     topic: str

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from waylog.audit.days import Day
 from waylog.audit.facts import AddressFact
+from waylog.forwarding.definition import GROUP
 
 #: The resolver's group unless another one is named.
 RESOLVER_GROUP: Final = "resolver"
@@ -23,6 +24,7 @@ class Question(NamedTuple):
     late_ms: int = 3_600_000
     resolver_group: str = RESOLVER_GROUP
     expected: frozenset[str] = frozenset()
+    forwarding_group: str = GROUP
     ignored: frozenset[str] = frozenset()
     dead_letters: tuple[str, ...] = ()
     #: Records of a topic that may be read; None: as many as there are.

@@ -10,7 +10,14 @@ import msgspec
 from waylog.audit.accounts import Accounts, DeviceAccount, ReaderAccount
 from waylog.audit.days import Day
 from waylog.audit.facts import FixFact, Reader
+from waylog.audit.forwarding_accounts import (
+    ForwardingReceipt,
+    ForwardingTotals,
+    forwarding_receipts,
+    forwarding_totals,
+)
 from waylog.audit.pushes import ChannelPushes
+from waylog.audit.reasons import ReasonCount, reason_counts
 from waylog.audit.sequences import Sequence as AppSequence
 
 #: What can be said of what a device has sent and the platform has never seen.
@@ -18,13 +25,6 @@ NO_SEQUENCE = (
     "the app does not count its fixes, so what never arrived cannot be told; one that sends our "
     "JSON may add a number, `sequence`"
 )
-
-
-class ReasonCount(msgspec.Struct, frozen=True):
-    """Why something was refused, and how often."""
-
-    reason: str
-    count: int
 
 
 class ReaderReceipt(msgspec.Struct, frozen=True):
@@ -74,6 +74,8 @@ class Receipt(msgspec.Struct, frozen=True):
     address_missing: bool
     lacking: int  # fixes that should be somewhere and are not
     unknown: list[str]
+    #: One for each forwarding of the owner; None if they are not known.
+    forwardings: list[ForwardingReceipt] | None
     #: None where that was not looked at: in the day of all devices.
     sequence: AppSequence | None = None
     #: What gateways have told of addresses that they sent; None as above.
@@ -99,6 +101,7 @@ class FixReceipt(msgspec.Struct, frozen=True):
     resolved: Resolved | None  # the newest fix of the device with an address
     lacking: int
     unknown: list[str]
+    forwardings: list[ForwardingReceipt] | None  # as in Receipt
 
 
 class DayTotals(msgspec.Struct, frozen=True):
@@ -117,6 +120,7 @@ class DayTotals(msgspec.Struct, frozen=True):
     addresses_missing: int
     lacking: int
     unknown: list[str]
+    forwardings: ForwardingTotals
 
 
 def receipt_of(
@@ -149,7 +153,7 @@ def receipt_of(
         last_received=account.last_received,
         first_time=account.first_time,
         last_time=account.last_time,
-        refused=_reasons(account.refused),
+        refused=reason_counts(account.refused),
         readers=readers,
         resolved=None
         if address is None
@@ -157,12 +161,17 @@ def receipt_of(
         address_missing=address_missing,
         lacking=_lacking(accounts.readers, account.readers) + address_missing,
         unknown=list(unknown),
+        forwardings=None
+        if account.forwardings is None
+        else forwarding_receipts(account.device, account.forwardings),
         sequence=sequence,
         pushes=pushes,
     )
 
 
-def fix_receipt_of(found: Sequence[FixFact], receipt: Receipt) -> FixReceipt:
+def fix_receipt_of(
+    found: Sequence[FixFact], receipt: Receipt, forwardings: list[ForwardingReceipt] | None
+) -> FixReceipt:
     """Return the receipt of a fix: its records, and the receipt of nothing but this fix."""
     first = found[0]
     return FixReceipt(
@@ -175,6 +184,7 @@ def fix_receipt_of(found: Sequence[FixFact], receipt: Receipt) -> FixReceipt:
         resolved=receipt.resolved,
         lacking=receipt.lacking,
         unknown=receipt.unknown,
+        forwardings=forwardings,
     )
 
 
@@ -200,6 +210,7 @@ def totals_of(
         addresses_missing=addresses_missing,
         lacking=_lacking(accounts.readers, sums) + addresses_missing,
         unknown=list(unknown),
+        forwardings=forwarding_totals(each.forwardings or () for each in devices),
     )
 
 
@@ -224,9 +235,5 @@ def _reader_receipt(reader: Reader, account: ReaderAccount) -> ReaderReceipt:
         unknown=account.unknown,
         until=account.until,
         since=account.since,
-        reasons=_reasons(account.reasons),
+        reasons=reason_counts(account.reasons),
     )
-
-
-def _reasons(counted: Counter[str] | None) -> list[ReasonCount]:
-    return [ReasonCount(*each) for each in (counted or Counter()).most_common()]

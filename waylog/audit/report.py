@@ -13,12 +13,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from waylog.audit.forwarding_accounts import ForwardingReceipt, ForwardingTotals
+from waylog.audit.reasons import ReasonCount
 from waylog.audit.receipts import (
     NO_SEQUENCE,
     DayTotals,
     FixReceipt,
     ReaderReceipt,
-    ReasonCount,
     Receipt,
     Resolved,
 )
@@ -48,6 +49,8 @@ def print_receipt(receipt: Receipt) -> None:
     _print_readers(console, receipt.readers, clock)
     _line(console, "address", _address(receipt.resolved, clock, missing=receipt.address_missing))
     _line(console, "pushed", _pushed(receipt, clock))
+    for forwarding in receipt.forwardings or ():
+        _print_forwarding(console, forwarding, clock)
     _end(console, receipt.unknown, receipt.lacking, receipt.readers)
 
 
@@ -68,6 +71,8 @@ def print_day(totals: DayTotals, receipts: Iterable[Receipt], *, every: bool) ->
     _print_readers(console, totals.readers, clock)
     if totals.addresses_missing:
         _line(console, "address", f"{totals.addresses_missing:,} devices have none", "red")
+    if totals.forwardings.forwardings:
+        _line(console, "forwarded", _forwarded(totals.forwardings))
     _print_devices(console, receipts, clock, every=every)
     _end(console, totals.unknown, totals.lacking, totals.readers)
 
@@ -86,6 +91,8 @@ def print_fix(receipt: FixReceipt, timezone: str) -> None:
         reasons = "".join(f": {each.reason}" for each in reader.reasons)
         _line(console, reader.name, f"{state}{reasons}", style)
     _line(console, "address", _address_of_fix(receipt, clock))
+    for forwarding in receipt.forwardings or ():
+        _print_forwarding_of_fix(console, forwarding, clock)
     _end(console, receipt.unknown, receipt.lacking, receipt.readers)
 
 
@@ -272,7 +279,7 @@ def _state_of_one(reader: ReaderReceipt) -> tuple[str, str]:
     if reader.name == FORWARDING_GROUP and reader.pending + reader.overdue:
         # Its offset is held back by the slowest, whoever's it is.
         return (
-            "has not passed it for all users; whether it was sent: waylog forwarding list",
+            "has not passed it for all users; what was sent is told of each forwarding",
             "yellow",
         )
     for count, text, style in (
@@ -285,6 +292,81 @@ def _state_of_one(reader: ReaderReceipt) -> tuple[str, str]:
         if count:
             return text, style
     return ("has it" if reader.kind == "history" else "has gone past it"), ""
+
+
+def _print_forwarding(console: Console, forwarding: ForwardingReceipt, clock: _Clock) -> None:
+    counts = [
+        f"{count:,} {what}"
+        for count, what in (
+            (forwarding.sent, f"sent up to {clock.text(forwarding.until)}"),
+            (forwarding.waiting, f"waiting since {clock.text(forwarding.since)}"),
+            (forwarding.refused, "refused"),
+            (forwarding.missed, "deleted before they could be sent"),
+            (forwarding.not_asked, "from before it was made"),
+            (forwarding.unknown, "unknown"),
+        )
+        if count
+    ]
+    if not forwarding.forwards:
+        counts = ["does not send this device"]
+    told = ", ".join(counts or ["nothing came"])
+    _print_state(console, forwarding, clock, told)
+    for reason in forwarding.reasons:
+        _line(console, "", f"refused {_counted(reason)}", "yellow")
+    for reason in forwarding.unknown_because:
+        _line(console, "", f"unknown {_counted(reason)}", "yellow")
+
+
+def _print_forwarding_of_fix(
+    console: Console, forwarding: ForwardingReceipt, clock: _Clock
+) -> None:
+    reasons = "".join(
+        f": {each.reason}" for each in (*forwarding.reasons, *forwarding.unknown_because)
+    )
+    told = "does not send this device"
+    for count, text in (
+        (forwarding.sent, "has sent it"),
+        (forwarding.waiting, "has not sent it yet"),
+        (forwarding.refused, "was refused it"),
+        (forwarding.missed, "has not sent it: the log had deleted it"),
+        (forwarding.not_asked, "has not been asked for it: it was made later"),
+        (forwarding.unknown, "may have sent it"),
+    ):
+        if count:
+            told = text + reasons
+    _print_state(console, forwarding, clock, told)
+
+
+def _print_state(console: Console, forwarding: ForwardingReceipt, clock: _Clock, told: str) -> None:
+    """Print a line of what a forwarding has sent, and why it may not go on."""
+    by_administrator, style = forwarding.paused_by_administrator, ""
+    if by_administrator is not None:
+        told += f"; paused by an administrator: {by_administrator.reason}"
+    elif forwarding.paused_by is not None:
+        told += f"; paused by {forwarding.paused_by}"
+    if forwarding.error is not None:
+        what = "failing since" if forwarding.state == "failing" else "failed last at"
+        told += f"; {what} {clock.text(forwarding.error_time)}: {forwarding.error}"
+    if forwarding.forwards and (forwarding.waiting or forwarding.refused or forwarding.missed):
+        style = "yellow"
+    where = f"{forwarding.name} ({forwarding.kind}, {forwarding.url})"
+    _line(console, "forwarding", f"{where}: {told}", style)
+
+
+def _forwarded(totals: ForwardingTotals) -> str:
+    counts = [
+        f"{count:,} {what}"
+        for count, what in (
+            (totals.sent, "sent"),
+            (totals.waiting, "waiting"),
+            (totals.refused, "refused"),
+            (totals.missed, "deleted before they could be sent"),
+            (totals.unknown, "unknown"),
+        )
+        if count
+    ]
+    states = ", ".join(f"{count:,} {state}" for state, count in sorted(totals.states.items()))
+    return f"{', '.join(counts or ['nothing'])}; forwardings: {states}"
 
 
 def _end(

@@ -53,6 +53,8 @@ class Forwarding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     created: Milliseconds
     #: Records from before are not forwarded.
     since: Milliseconds
+    #: Since when devices and server are what they are; None: written by an earlier version.
+    settled: Milliseconds | None = None
     paused_by: str | None = None
     #: Grows with each change.
     revision: Annotated[int, msgspec.Meta(ge=0, le=(1 << 53) - 1)] = 0
@@ -93,6 +95,11 @@ def record_key(user: str, forwarding_id: str, partition: int | None = None) -> b
     """Return the key of a forwarding, or of its progress in a partition."""
     text = f"{user}\n{forwarding_id}"
     return (text if partition is None else f"{text}\n{partition}").encode()
+
+
+def letter_source(user: str, forwarding_id: str) -> str:
+    """Return what the dead letters of a forwarding name as their connector."""
+    return f"forwarding {user}/{forwarding_id}"
 
 
 def parse_key(key: bytes) -> tuple[str, str]:

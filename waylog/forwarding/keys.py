@@ -13,13 +13,20 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from waylog.sealing.sealing import owner_of_record, shared_key_ring
+from waylog.sealing.sealing import ENVIRONMENT, owner_of_record, shared_key_ring
 
 if TYPE_CHECKING:
     from waylog.sealing.value_keys import KeyRing
 
 #: Names the file of the master key for forwardings, where values are not sealed.
 FORWARDING_KEY: Final = "WAYLOG_FORWARDING_KEY"
+
+
+#: What is said where forwardings cannot be opened.
+NO_KEY: Final = (
+    f"forwardings are sealed: {ENVIRONMENT} or {FORWARDING_KEY} has to name the file with the key "
+    "(DATA/master.key of `waylog up`)"
+)
 
 
 @lru_cache(maxsize=4)

@@ -25,7 +25,8 @@ from fastavro.validation import ValidationError, validate
 from waylog.malformed import MALFORMED
 from waylog.serialization.avro_limits import check_nesting, check_size, extent_of
 from waylog.serialization.json_numbers import NON_FINITE
-from waylog.serialization.serializer import SerializationError
+from waylog.serialization.schema_types import AVRO
+from waylog.serialization.serializer import NamedValue, SerializationError
 
 _PRIMITIVES: Final = frozenset(
     ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
@@ -84,6 +85,10 @@ class AvroSchema:
         if (left := len(data) - stream.tell()) != 0:
             raise SerializationError(f"the bytes are no {self.name}: {left} bytes follow it")
         return value
+
+    def read_named(self, data: bytes, reader: AvroSchema | None = None) -> NamedValue:
+        """Return the same with the name of what it is seen as; raises SerializationError."""
+        return NamedValue(self.read(data, reader), AVRO, (reader or self).name)
 
     def write(self, value: Any) -> bytes:
         """Return the bytes of a value; raises SerializationError if it is not of the schema.

@@ -33,9 +33,11 @@ from waylog.serialization.plain_serializers import (
     NumberSerde,
     StringSerde,
 )
+from waylog.serialization.schema_ids import names_schema
 from waylog.serialization.serializer import (
     NO_HEADERS,
     Deserializer,
+    NamedValue,
     RecordHeaders,
     RecordPart,
     SerializationError,
@@ -159,7 +161,7 @@ class _RegistrySerde:
             raise ConfigError(f"schema of the {part.value}: {error}") from None
         self._registry: Final = registry
         registered = RegistryDeserializer(registry, part, schema)
-        self._deserializer: Final[Deserializer] = (
+        self._deserializer: Final = (
             RecognisingDeserializer(part, registered, plain) if name == AUTO else registered
         )
         self._serializer: Final = RegistrySerializer(
@@ -187,6 +189,38 @@ class _RegistrySerde:
     ) -> Any:
         """See Deserializer."""
         return self._deserializer.deserialize(topic, data, headers)
+
+    def read_named(
+        self, topic: str, data: bytes, headers: RecordHeaders = NO_HEADERS
+    ) -> NamedValue:
+        """See RegistryDeserializer."""
+        return self._deserializer.read_named(topic, data, headers)
+
+    def written_name(self, topic: str) -> str:
+        """See RegistrySerializer."""
+        return self._serializer.written_name(topic)
+
+
+def read_named(
+    serde: Serde, part: RecordPart, topic: str, data: bytes, headers: RecordHeaders
+) -> NamedValue:
+    """Return a value as other formats take it, and what it is, as far as its format tells.
+
+    Raises as Deserializer does.
+    """
+    if isinstance(serde, _RegistrySerde):
+        return serde.read_named(topic, data, headers)
+    # A format of another package may have a registry, too.
+    type_ = schema_types.AVRO if names_schema(part, data, headers) else None
+    return NamedValue(serde.deserialize(topic, data, headers), type_)
+
+
+def written_name(serde: Serde, topic: str) -> str:
+    """Return the full name of what is written to a topic, empty if the format does not tell.
+
+    Raises as Serializer does.
+    """
+    return serde.written_name(topic) if isinstance(serde, _RegistrySerde) else ""
 
 
 def close_serde(serde: Serde) -> None:

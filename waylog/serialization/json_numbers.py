@@ -31,14 +31,15 @@ def json_bytes(value: Any, encoder: msgspec.json.Encoder = _encoder) -> bytes:
     if b"null" not in encoded:
         return encoded  # msgspec would have written null for a number that is not finite
     plain = msgspec.to_builtins(value, builtin_types=(Decimal,), str_keys=True)
-    return encoder.encode(_with_texts(plain))
+    return encoder.encode(with_texts(plain))
 
 
-def _with_texts(value: Any) -> Any:
+def with_texts(value: Any) -> Any:
+    """Return what JSON is made of with texts for numbers that are not finite."""
     if isinstance(value, float):
         return value if math.isfinite(value) else non_finite_text(value)
     if isinstance(value, dict):
-        return {name: _with_texts(each) for name, each in value.items()}
+        return {name: with_texts(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_with_texts(each) for each in value]
+        return [with_texts(each) for each in value]
     return value

@@ -26,12 +26,14 @@ Message = TypeVar("Message", bound=msgspec.Struct)
 
 
 class MessageSchema(Generic[Message]):
-    """The Avro schema of a class of messages, and its values."""
+    """The Avro schema of a class of messages, and its values in other formats."""
 
     def __init__(self, class_: type[Message]) -> None:
         """Raises TypeError for a member of a type that has no Avro."""
         self._class: Final = class_
         hints = get_type_hints(class_)
+        #: The full name of the record, and of a message of Protobuf or a JSON Schema of the same.
+        self.name: Final = f"{NAMESPACE}.{class_.__name__}"
         #: Members that are objects in JSON, and texts of JSON in Avro.
         self.json_members: Final = frozenset(
             name for name, hint in hints.items() if _is_any_json(_required(hint)[0])
@@ -39,6 +41,12 @@ class MessageSchema(Generic[Message]):
         self._fields: Final = [
             _field(each, hints[each.name]) for each in msgspec.structs.fields(class_)
         ]
+        #: Members without which Protobuf has an empty map.
+        self._optional_maps: Final = frozenset(
+            name
+            for name, hint in hints.items()
+            if name not in self.json_members and _is_optional_map(hint)
+        )
         #: The schema's JSON.
         self.text: Final = msgspec.json.encode(
             {
@@ -57,6 +65,26 @@ class MessageSchema(Generic[Message]):
                 members[name] = msgspec.json.encode(members[name]).decode()
         return members
 
+    def from_json(self, value: Any) -> Message:
+        """Return the message of decoded JSON; raises SerializationError."""
+        try:
+            return msgspec.convert(value, self._class)
+        except (*MALFORMED, TypeError) as error:
+            raise self._no_message(error) from error
+
+    def from_protobuf(self, record: Any) -> Message:
+        """Return the message of a record of Protobuf, whose fields are those of Avro.
+
+        What a message lacks is an empty text or map where the schema does not say `optional`.
+        Numbers and bytes are such (see RecordSchema.read_named). Raises SerializationError.
+        """
+        if not isinstance(record, dict):
+            raise SerializationError(f"the value is no {self._class.__name__}")
+        may_be_empty = self.json_members | self._optional_maps
+        return self.from_avro(
+            {name: each for name, each in record.items() if each or name not in may_be_empty}
+        )
+
     def from_avro(self, record: Any) -> Message:
         """Return the message of a record that was read; raises SerializationError."""
         if not isinstance(record, dict):
@@ -68,7 +96,10 @@ class MessageSchema(Generic[Message]):
                     members[name] = msgspec.json.decode(members[name])
             return msgspec.convert(members, self._class)
         except (*MALFORMED, TypeError) as error:
-            raise SerializationError(f"the value is no {self._class.__name__}: {error}") from error
+            raise self._no_message(error) from error
+
+    def _no_message(self, error: Exception) -> SerializationError:
+        return SerializationError(f"the value is no {self._class.__name__}: {error}")
 
 
 def _field(member: msgspec.structs.FieldInfo, hint: Any) -> dict[str, Any]:
@@ -89,6 +120,11 @@ def _required(hint: Any) -> tuple[Any, bool]:
         if len(kinds) == 1:
             return kinds[0], True
     return hint, False
+
+
+def _is_optional_map(hint: Any) -> bool:
+    kind, optional = _required(hint)
+    return optional and get_origin(kind) is dict
 
 
 def _is_any_json(kind: Any) -> bool:

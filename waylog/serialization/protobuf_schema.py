@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
+import msgspec
 from google.protobuf import descriptor_pool, json_format, message_factory
 from google.protobuf.descriptor import Descriptor, FileDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
@@ -24,9 +25,12 @@ from google.protobuf.message import EncodeError, Message
 
 from waylog.malformed import MALFORMED
 from waylog.serialization.avro_limits import check_size
+from waylog.serialization.json_numbers import with_texts
 from waylog.serialization.protobuf_parser import NESTING_MAX, parse_proto
 from waylog.serialization.protobuf_printer import proto_text
-from waylog.serialization.serializer import SerializationError
+from waylog.serialization.protobuf_values import native_value
+from waylog.serialization.schema_types import PROTOBUF
+from waylog.serialization.serializer import NamedValue, SerializationError
 
 #: Messages within messages of a value; Protobuf's own limit.
 _VALUE_NESTING_MAX: Final = 100
@@ -105,7 +109,18 @@ class ProtobufSchema:
 
         With `reader` it is seen as the message that this one writes. Raises SerializationError.
         """
+        return self._json_of(self.read_message(data, reader), reader)
+
+    def read_named(self, data: bytes, reader: ProtobufSchema | None = None) -> NamedValue:
+        """Return the same with numbers and bytes as such, and with the name of its message.
+
+        Raises SerializationError.
+        """
         message = self.read_message(data, reader)
+        value = native_value(self._json_of(message, reader), message.DESCRIPTOR)
+        return NamedValue(value, PROTOBUF, message.DESCRIPTOR.full_name)
+
+    def _json_of(self, message: Message, reader: ProtobufSchema | None) -> Any:
         schema = self if reader is None else reader
         try:
             return json_format.MessageToDict(
@@ -136,7 +151,8 @@ class ProtobufSchema:
     def write(self, value: Any) -> bytes:
         """Return the bytes of a value, or of a message, behind the place of its message.
 
-        Raises SerializationError if it is not of the message.
+        Numbers and bytes may be such, or texts as in Protobuf's JSON. Raises SerializationError if
+        it is not of the message.
         """
         descriptor = self._written
         try:
@@ -149,9 +165,16 @@ class ProtobufSchema:
         return self.place + encoded
 
     def _message_of(self, value: Any) -> Message:
-        message = self.new_message()
         if not isinstance(value, dict):
             raise TypeError("an object is expected")
+        plain = msgspec.to_builtins(value)  # bytes as base64, as which they would be taken anyway
+        try:
+            return self._parsed(plain)
+        except json_format.ParseError:
+            return self._parsed(with_texts(plain))
+
+    def _parsed(self, value: Any) -> Message:
+        message = self.new_message()
         json_format.ParseDict(
             value,
             message,

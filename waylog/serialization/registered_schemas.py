@@ -13,7 +13,7 @@ from waylog.serialization.avro_schema import AvroSchema, decoded_schema
 from waylog.serialization.json_numbers import json_bytes
 from waylog.serialization.schema_ids import Framed
 from waylog.serialization.schema_types import AVRO, JSON, PROTOBUF
-from waylog.serialization.serializer import SerializationError
+from waylog.serialization.serializer import NamedValue, SerializationError
 
 #: Decimals are numbers, with all their digits.
 _encoder: Final = msgspec.json.Encoder(decimal_format="number")
@@ -32,6 +32,13 @@ class RecordSchema(Protocol):
         Raises SerializationError.
         """
 
+    def read_named(self, data: bytes, reader: Any = None) -> NamedValue:
+        """Return the same with its type and name, and with Python's own numbers and bytes.
+
+        They are what other formats take; of Protobuf's JSON some are texts. Raises
+        SerializationError.
+        """
+
     def write(self, value: Any) -> bytes:
         """Return the bytes of a value; raises SerializationError."""
 
@@ -42,11 +49,22 @@ class RecordSchema(Protocol):
 
 def read_framed(schema: RecordSchema, framed: Framed, reader: RecordSchema | None = None) -> Any:
     """Return the value of a record, as `reader` sees it; raises SerializationError."""
+    return schema.read(_unframed(schema, framed, reader), reader)
+
+
+def read_framed_named(
+    schema: RecordSchema, framed: Framed, reader: RecordSchema | None = None
+) -> NamedValue:
+    """Return the same as `RecordSchema.read_named` does; raises SerializationError."""
+    return schema.read_named(_unframed(schema, framed, reader), reader)
+
+
+def _unframed(schema: RecordSchema, framed: Framed, reader: RecordSchema | None) -> bytes:
     if reader is not None and type(reader) is not type(schema):
         raise SerializationError("its schema is of another type than the one it is read with")
     if framed.place and not schema.place:
         raise SerializationError("the header that names the schema is too long")
-    return schema.read(framed.place + framed.payload, reader)
+    return framed.place + framed.payload
 
 
 class JsonSchema:
@@ -76,6 +94,10 @@ class JsonSchema:
             return msgspec.json.decode(data)
         except MALFORMED as error:
             raise SerializationError(f"the bytes are no JSON: {error}") from error
+
+    def read_named(self, data: bytes, reader: JsonSchema | None = None) -> NamedValue:
+        """See RecordSchema."""
+        return NamedValue(self.read(data), JSON, (reader or self).name)
 
     def write(self, value: Any) -> bytes:
         """See RecordSchema."""

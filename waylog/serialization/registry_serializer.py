@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from waylog.serialization.registered_schemas import RecordSchema, read_framed, record_schema
+from waylog.serialization.registered_schemas import (
+    RecordSchema,
+    read_framed,
+    read_framed_named,
+    record_schema,
+)
 from waylog.serialization.registry_client import RegisteredSchema, RegistryClient
 from waylog.serialization.schema_ids import names_schema, split, with_header, with_prefix
 from waylog.serialization.schema_types import AVRO
 from waylog.serialization.serializer import (
     NO_HEADERS,
     Deserializer,
+    NamedValue,
     RecordHeaders,
     RecordPart,
     SerializationError,
@@ -71,6 +77,13 @@ class RegistrySerializer:
             raise SerializationError(f"the schema registry has no {missing}")
         return with_prefix(number, payload)
 
+    def written_name(self, topic: str) -> str:
+        """Return the full name of what is written to a topic.
+
+        Raises SerializationError and SchemaRegistryUnavailable if a registry has to be asked.
+        """
+        return self._schema(topic).schema.name if self.schema is None else self.schema.name
+
     def _schema(self, topic: str) -> RegisteredSchema:
         if not self._name and self._subject_name is not topic_name:
             raise SerializationError(
@@ -104,6 +117,16 @@ class RegistryDeserializer:
         framed = split(self._part, data, headers)
         return read_framed(self._registry.schema_of(framed.schema_id), framed, self._reader)
 
+    def read_named(
+        self, topic: str, data: bytes, headers: RecordHeaders = NO_HEADERS
+    ) -> NamedValue:
+        """Return a value as other formats take it, and what it is by its schema.
+
+        Raises as `deserialize` does.
+        """
+        framed = split(self._part, data, headers)
+        return read_framed_named(self._registry.schema_of(framed.schema_id), framed, self._reader)
+
 
 class RecognisingDeserializer:
     """Reads records that name a schema with it, and all others otherwise.
@@ -111,7 +134,9 @@ class RecognisingDeserializer:
     So a topic may change its format: what it has already is read as it was written.
     """
 
-    def __init__(self, part: RecordPart, registered: Deserializer, plain: Deserializer) -> None:
+    def __init__(
+        self, part: RecordPart, registered: RegistryDeserializer, plain: Deserializer
+    ) -> None:
         self._part: Final = part
         self._registered: Final = registered
         self._plain: Final = plain
@@ -123,3 +148,11 @@ class RecognisingDeserializer:
         if data is not None and names_schema(self._part, data, headers):
             return self._registered.deserialize(topic, data, headers)
         return self._plain.deserialize(topic, data, headers)
+
+    def read_named(
+        self, topic: str, data: bytes, headers: RecordHeaders = NO_HEADERS
+    ) -> NamedValue:
+        """Return a value as other formats take it, and what it is by the schema that it names."""
+        if names_schema(self._part, data, headers):
+            return self._registered.read_named(topic, data, headers)
+        return NamedValue(self._plain.deserialize(topic, data, headers))

@@ -49,6 +49,16 @@ class Serializer(Protocol):
         """
 
 
+class NamedValue(NamedTuple):
+    """A value, and which schema says what it is."""
+
+    value: Any
+    #: AVRO, PROTOBUF or JSON (waylog.serialization.schema_types); None without a schema.
+    schema_type: str | None = None
+    #: The full name of the record or message, the title of a JSON Schema.
+    name: str = ""
+
+
 class Deserializer(Protocol):
     """Makes values of bytes, for one part of the records of any topic."""
 

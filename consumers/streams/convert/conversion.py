@@ -1,28 +1,31 @@
 """From the bytes of one format to those of another, for the keys and values of one topic.
 
-Values of the platform's own topics have classes, from which their Avro schemas are made; with these
-they are checked on the way, in both directions. Values of other topics are taken as they are read.
+Messages of the platform have classes, from which their Avro schemas are made. A value is known as
+one by its topic, by the schema that it names (`waylog.Fix`), or by that with which it is written;
+it is checked on the way, and is the same whichever formats it has been through. Other values are
+taken as they are read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from waylog.kafka.topics import ADDRESS, ERROR, EVENT, LOCATION
-from waylog.malformed import MALFORMED
+from consumers.streams.heat_map.messages import CellCount
+from consumers.streams.trips.messages import Trip, TripDay
+from waylog.kafka.topics import ADDRESS, ERROR, EVENT, HEAT_MAP, LOCATION, TRIP, TRIP_DAY
 from waylog.messages import Address, Event, Fix, Rejected
+from waylog.serialization.by_name import Serde, read_named, written_name
 from waylog.serialization.message_schemas import MessageSchema
-from waylog.serialization.schema_ids import names_schema
+from waylog.serialization.schema_types import AVRO, PROTOBUF
 from waylog.serialization.serializer import (
-    Deserializer,
+    NamedValue,
     RecordHeaders,
     RecordPart,
     SerializationError,
     Serialized,
-    Serializer,
 )
 
 #: What the records of the platform's topics are.
@@ -31,6 +34,9 @@ MESSAGES: Final[Mapping[str, type[msgspec.Struct]]] = {
     ADDRESS: Address,
     EVENT: Event,
     ERROR: Rejected,
+    TRIP: Trip,
+    TRIP_DAY: TripDay,
+    HEAT_MAP: CellCount,
 }
 
 
@@ -45,15 +51,27 @@ class ValueConversion:
     """Converts values from what one topic has to what the other one has."""
 
     def __init__(
-        self, deserializer: Deserializer, serializer: Serializer, source: str, target: Endpoint
+        self,
+        reading: Serde,
+        writing: Serde,
+        source: str,
+        target: Endpoint,
+        *,
+        writing_messages: Callable[[str], Serde] | None = None,
     ) -> None:
-        self._deserializer: Final = deserializer
-        self._serializer: Final = serializer
+        """`writing_messages` returns what writes messages with the text of their schema.
+
+        Without it `writing` writes them, too.
+        """
+        self._reading: Final = reading
+        self._writing: Final = writing
         self._source: Final = source
         self._target: Final = target
-        class_ = MESSAGES.get(source) or MESSAGES.get(target.topic)
-        self._messages: Final = None if class_ is None else MessageSchema(class_)
-        self._class: Final = class_
+        self._writing_messages: Final = writing_messages
+        self._writers: Final[dict[str, Serde]] = {}
+        known = {name: MessageSchema(each) for name, each in MESSAGES.items()}
+        self._of_topics: Final = known.get(source) or known.get(target.topic)
+        self._by_name: Final = {each.name: each for each in known.values()}
 
     def convert(self, data: bytes | None, headers: RecordHeaders) -> Serialized:
         """Return a value in the other format, None for None.
@@ -62,38 +80,58 @@ class ValueConversion:
         """
         if data is None:
             return Serialized(None)
-        value = self._deserializer.deserialize(self._source, data, headers)
-        if self._messages is not None:
-            value = self._checked(value, named=names_schema(RecordPart.VALUE, data, headers))
-        return self._serializer.serialize(self._target.topic, value)
+        read = read_named(self._reading, RecordPart.VALUE, self._source, data, headers)
+        if self._of_topics is not None:
+            return self._written(_message(self._of_topics, read), self._of_topics)
+        messages = self._by_name.get(read.name)
+        if messages is None:
+            messages = self._by_name.get(written_name(self._writing, self._target.topic))
+        if messages is not None:
+            try:
+                message = _message(messages, read)
+            except SerializationError:
+                # Its schema has that name, and is another one, or has some of the fields alone.
+                messages = None
+        if messages is None:
+            return self._writing.serialize(self._target.topic, read.value)
+        return self._written(message, messages)
 
-    def _checked(self, value: Any, *, named: bool) -> Any:
-        """Return a message of the platform as the target has it.
-
-        `named`: it was read with a schema; then an object is a text of JSON.
-        """
-        assert self._messages is not None and self._class is not None
-        try:
-            message = (
-                self._messages.from_avro(value) if named else msgspec.convert(value, self._class)
-            )
-        except (*MALFORMED, TypeError) as error:
-            raise SerializationError(f"the value is no {self._class.__name__}: {error}") from error
+    def _written(self, message: msgspec.Struct, messages: MessageSchema[Any]) -> Serialized:
+        """Return a message of the platform as the target has it."""
         if self._target.is_json:
-            return msgspec.to_builtins(message)
+            return self._writing.serialize(self._target.topic, msgspec.to_builtins(message))
         # What a message lacks Avro takes from the default, and Protobuf leaves out.
-        members = self._messages.to_avro(message)
-        return {name: each for name, each in members.items() if each is not None}
+        members = {
+            name: each for name, each in messages.to_avro(message).items() if each is not None
+        }
+        return self._writer(messages).serialize(self._target.topic, members)
+
+    def _writer(self, messages: MessageSchema[Any]) -> Serde:
+        if self._writing_messages is None:
+            return self._writing
+        writer = self._writers.get(messages.name)
+        if writer is None:
+            writer = self._writers[messages.name] = self._writing_messages(messages.text)
+        return writer
+
+
+def _message(messages: MessageSchema[Any], read: NamedValue) -> msgspec.Struct:
+    """Return a value as a message; raises SerializationError."""
+    if read.schema_type == AVRO:
+        found: msgspec.Struct = messages.from_avro(read.value)
+    elif read.schema_type == PROTOBUF:
+        found = messages.from_protobuf(read.value)
+    else:
+        found = messages.from_json(read.value)
+    return found
 
 
 class KeyConversion:
     """Converts keys."""
 
-    def __init__(
-        self, deserializer: Deserializer, serializer: Serializer, source: str, target: str
-    ) -> None:
-        self._deserializer: Final = deserializer
-        self._serializer: Final = serializer
+    def __init__(self, reading: Serde, writing: Serde, source: str, target: str) -> None:
+        self._reading: Final = reading
+        self._writing: Final = writing
         self._source: Final = source
         self._target: Final = target
 
@@ -105,7 +143,7 @@ class KeyConversion:
         if data is None:
             return Serialized(None)
         try:
-            key = self._deserializer.deserialize(self._source, data, headers)
-            return self._serializer.serialize(self._target, key)
+            key = read_named(self._reading, RecordPart.KEY, self._source, data, headers)
+            return self._writing.serialize(self._target, key.value)
         except SerializationError as error:
             raise SerializationError(f"key: {error}") from error

@@ -8,6 +8,7 @@ was written before a change of the format is read, too.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -24,7 +25,7 @@ from consumers.worker.records import InputRecord, copied
 from consumers.worker.results import SessionFailed
 from waylog.config import ConfigError, check_name, http_url, load_properties
 from waylog.kafka.record_headers import headers_of
-from waylog.kafka.topics import KEYED_PARTITIONS, TOPICS, Topic
+from waylog.kafka.topics import HEAT_MAP_TOPIC, KEYED_PARTITIONS, TOPICS, TRIP_TOPICS, Topic
 from waylog.os_errors import describe_os_error
 from waylog.serialization.by_name import (
     AUTO,
@@ -36,7 +37,6 @@ from waylog.serialization.by_name import (
     make_serde,
     serde_names,
 )
-from waylog.serialization.message_schemas import MessageSchema
 from waylog.serialization.schema_ids import header_name
 from waylog.serialization.serializer import (
     RecordPart,
@@ -45,6 +45,8 @@ from waylog.serialization.serializer import (
     Serialized,
 )
 
+#: What is created where it is used.
+_OF_TOPOLOGIES: Final = (*TRIP_TOPICS, HEAT_MAP_TOPIC)
 _JSON: Final = "json"
 _PROTOBUF: Final = "protobuf"
 #: What a platform's topic has as keys: names of devices.
@@ -90,13 +92,13 @@ class Copying(StreamProcessor[int]):
         self._target: Final = target
         self._serdes: Final[list[Serde]] = []
         of_value = _schema(properties, RecordPart.VALUE)
-        if of_value is None and format_ == AVRO and source in MESSAGES:
-            of_value = MessageSchema(MESSAGES[source]).text
+        writing = partial(self._writing, properties, RecordPart.VALUE, registry, format_)
         self._conversion: Final = ValueConversion(
             self._reading(properties, RecordPart.VALUE, registry, _JSON),
-            self._writing(properties, RecordPart.VALUE, registry, format_, of_value),
+            writing(of_value),
             source,
             Endpoint(target, is_json=format_ not in (AVRO, _PROTOBUF)),
+            writing_messages=writing if of_value is None and format_ == AVRO else None,
         )
         self._of_keys: Final = self._key_conversion(properties, registry)
 
@@ -153,9 +155,10 @@ class Copying(StreamProcessor[int]):
 
     def topics(self) -> Sequence[Topic]:
         """Return the topic that is written, with the settings of the one that is read."""
-        known = {each.name: each for each in TOPICS}
+        known = {each.name: each for each in (*TOPICS, *_OF_TOPOLOGIES)}
         if self._target in known:
-            return ()
+            # The platform creates the others itself.
+            return tuple(each for each in _OF_TOPOLOGIES if each.name == self._target)
         source = known.get(self.topic, Topic(self.topic, KEYED_PARTITIONS))
         return (Topic(self._target, source.partitions, source.config),)
 

@@ -125,7 +125,10 @@ class ForwardingRoutes:
     async def _change(self, request: web.Request) -> web.Response:
         identity = await self._changing_user(request)
         body = await self._ingest.read_body(request, identity, COMMAND_BYTES_MAX)
-        return await self._put(request, identity, lambda old: _read(changed_forwarding, old, body))
+        now_ms = time.time_ns() // 1_000_000
+        return await self._put(
+            request, identity, lambda old: _read(changed_forwarding, old, body, now_ms)
+        )
 
     async def _pause(self, request: web.Request) -> web.Response:
         # Not limited, since to stop must always be possible: a second pause writes nothing.

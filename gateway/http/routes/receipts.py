@@ -7,20 +7,26 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from gateway.http.requests.authentication import reader, require_device
+from gateway.http.requests.authentication import reader, require_device, shown_credentials
 from gateway.http.requests.responses import Refused, json_answer, unavailable
 from gateway.http.requests.services import SERVICES, Services
 from gateway.http.routes.address_deliveries import ClientDelivery, address_deliveries
 from gateway.tracks.asking import AnswerRefused, AnswerUnavailable
+from gateway.users.auth import Identity
 from gateway.users.permissions import Visibility, visibility_of
 from waylog.audit.days import parse_day
 from waylog.audit.facts import AddressFact
+from waylog.audit.forwarding_accounts import for_administrators
 from waylog.audit.pushes import CHANNELS, PushSums
 from waylog.audit.receipts import Receipt
 from waylog.config import ConfigError
 from waylog.observability.telemetry import now_ms
 
 _OTHER_WORKERS: Final = "clients of other MQTT workers are not known to this one"
+_NOT_FORWARDINGS: Final = (
+    "what forwardings have sent is told to users who give name and token, not to a token of one "
+    "device or a browser's session"
+)
 _NO_MQTT: Final = "this gateway has no MQTT clients"
 
 
@@ -65,7 +71,7 @@ async def _receipts(request: web.Request) -> web.Response:
         raise Refused(400, str(error)) from error
     except AnswerUnavailable as error:
         raise unavailable(str(error)) from error
-    members = msgspec.structs.asdict(receipt)
+    members = msgspec.structs.asdict(receipt) | _forwardings_for(request, identity, receipt)
     if receipt.pushes is not None and day.from_ms <= now_ms() < day.to_ms:
         sums = PushSums(device, day)
         for told in receipt.pushes:
@@ -74,6 +80,20 @@ async def _receipts(request: web.Request) -> web.Response:
             sums.add(*untold)
         members["pushes"] = sums.sums()
     return json_answer(DeviceReceipt(**members, pushed=_pushed(device, services)))
+
+
+def _forwardings_for(
+    request: web.Request, identity: Identity, receipt: Receipt
+) -> dict[str, object]:
+    """Return the members that tell of forwardings, for whoever may list them elsewhere."""
+    forwardings = receipt.forwardings
+    if not forwardings:
+        return {}
+    if identity.device is not None or shown_credentials(request) is None:
+        return {"forwardings": None, "unknown": [*receipt.unknown, _NOT_FORWARDINGS]}
+    if receipt.device.partition("/")[0] != identity.user:
+        return {"forwardings": [for_administrators(each) for each in forwardings]}
+    return {}
 
 
 def _pushed(device: str, services: Services) -> Pushed:

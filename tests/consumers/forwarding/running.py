@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 
 from tests.consumers.connect.http.http_server import HttpServer
 from tests.consumers.running import Process
-from waylog.forwarding.definition import Forwarding, encode, record_key
+from waylog.forwarding.definition import Forwarding, Progress, encode, record_key
 from waylog.forwarding.keys import FORWARDING_KEY
 from waylog.forwarding.known_forwardings import KnownForwardings
 from waylog.forwarding.pauses import Pause, pause_key
@@ -102,8 +102,8 @@ class Platform:
     ) -> Forwarding:
         """Write a forwarding that begins now."""
         now = time.time_ns() // 1_000_000
-        members.setdefault("since", now)
-        forwarding = Forwarding(name="test", kind=kind, url=url, created=now, **members)
+        usual: dict[str, Any] = {"name": "test", "created": now, "since": now}
+        forwarding = Forwarding(kind=kind, url=url, **(usual | members))
         self._made.add((user, number))
         self._append((record_key(user, self.id_of(number)), encode(forwarding)))
         return forwarding
@@ -127,6 +127,13 @@ class Platform:
     def id_of(self, number: int) -> str:
         """Return the id of a forwarding of this test, or of a pause."""
         return f"{self._test:08x}{number:08x}"
+
+    def put_progress(self, user: str, number: int, partition: int, progress: Progress) -> None:
+        """Write how far a forwarding is, as a worker does."""
+        key = record_key(user, self.id_of(number), partition)
+        sealed = self.keys.seal_value(FORWARDING_PROGRESS, encode(progress), key)
+        self._producer.produce(FORWARDING_PROGRESS, sealed, key)
+        assert self._producer.flush(60) == 0
 
     def fixes(self, key: str, count: int, **members: Any) -> list[str]:
         """Append fixes of a device; return their latitudes, by which requests are known."""

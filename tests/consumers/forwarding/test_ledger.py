@@ -12,6 +12,7 @@ from consumers.connect.data.records import SinkRecord
 from consumers.forwarding.ledger import Arrived, Ledger, RouteKey, ToStore
 from consumers.forwarding.route import WAITING_MAX, Route
 from waylog.forwarding.definition import Forwarding, Progress
+from waylog.forwarding.reach import LogState, Outcome, Reach, Stored
 
 KEYS: tuple[RouteKey, ...] = (("anna", "1"), ("anna", "2"), ("bert", "1"))
 PARTITIONS = (0, 1)
@@ -83,6 +84,9 @@ class World(RuleBasedStateMachine):
     @rule(partition=st.sampled_from(PARTITIONS))
     def rebalance(self, partition: int) -> None:
         self.commit(True)
+        # Who gives a partition back waits until the log has what was written of it.
+        self.writing += self.ledger.to_store(self.now, is_member=False, is_last=True)
+        self.acknowledge()
         self.ledger.revoke(partition)
         known = {key: each for (key, of), each in self.progress.items() if of == partition}
         end = len(self.log[partition])
@@ -230,6 +234,30 @@ class World(RuleBasedStateMachine):
                     if device == f"{key[0]}/phone"
                 }
                 assert wanted <= self.forwarded[key]
+
+    @invariant()
+    def receipts_say_of_nothing_that_it_was_sent_that_was_not(self) -> None:
+        """Nor that something waits which a new worker would not send."""
+        log = LogState(
+            dict.fromkeys(PARTITIONS, 0),
+            {partition: len(devices) for partition, devices in self.log.items()},
+            self.committed,
+        )
+        for key in KEYS:
+            of_key = {of: each for (whose, of), each in self.progress.items() if whose == key}
+            reach = Reach(*key, self.definitions[key], of_key, None, log)
+            for partition, devices in self.log.items():
+                sent = [
+                    reach.judge(Stored(partition, offset, offset)).outcome is Outcome.SENT
+                    for offset in range(len(devices))
+                ]
+                for offset, device in enumerate(devices):
+                    if sent[offset] and device == f"{key[0]}/phone":
+                        assert (partition, offset) in self.forwarded[key]
+                stored = of_key.get(partition)
+                if stored is not None:
+                    begin = self.committed[partition] if stored.live else stored.offset
+                    assert all(sent[:begin])
 
     @invariant()
     def what_waits_is_bounded(self) -> None:

@@ -125,20 +125,34 @@ def test_secrets_are_not_shown() -> None:
 
 def test_a_change_keeps_what_it_does_not_name() -> None:
     made = new_forwarding(body(**SECRETS), 5)
-    found = changed_forwarding(made, b'{"name":"other","devices":["phone"]}')
+    found = changed_forwarding(made, b'{"name":"other","devices":["phone"]}', 9)
     assert (found.name, found.devices, found.password) == ("other", ("phone",), "pass-word-1")
     assert found.revision == made.revision + 1
-    found = changed_forwarding(found, b'{"devices":null,"username":null,"password":null}')
+    found = changed_forwarding(found, b'{"devices":null,"username":null,"password":null}', 9)
     assert (found.devices, found.username, found.password) == (None, None, None)
+
+
+def test_a_change_of_devices_or_server_is_noted_with_its_time() -> None:
+    made = new_forwarding(body(**SECRETS), 5)
+    assert made.settled == 5
+    for asked, settled in (
+        (b'{"name":"other"}', 5),
+        (b'{"password":"new"}', 5),
+        (b'{"devices":["phone"]}', 9),
+        (b'{"url":"https://example.org/other"}', 9),
+        (b'{"kind":"webhook","device_names":{}}', 9),
+    ):
+        assert changed_forwarding(made, asked, 9).settled == settled, asked
 
 
 def test_secrets_do_not_go_to_another_server() -> None:
     made = new_forwarding(body(**SECRETS), 5)
     with pytest.raises(BadForwarding, match="password has to be set again"):
-        changed_forwarding(made, b'{"url":"https://elsewhere.example.org/"}')
-    same = changed_forwarding(made, b'{"url":"https://example.org/other"}')
+        changed_forwarding(made, b'{"url":"https://elsewhere.example.org/"}', 9)
+    same = changed_forwarding(made, b'{"url":"https://example.org/other"}', 9)
     assert same.password == "pass-word-1"
-    found = changed_forwarding(made, b'{"url":"https://elsewhere.example.org/","password":"new"}')
+    elsewhere = b'{"url":"https://elsewhere.example.org/","password":"new"}'
+    found = changed_forwarding(made, elsewhere, 9)
     assert found.password == "new"
 
 
@@ -153,6 +167,6 @@ def test_a_short_signing_secret_that_was_taken_before_goes_on_and_no_new_one_is_
         name="old", kind="webhook", url="https://example.org/", signing_secret="short",
         created=0, since=0,
     )  # fmt: skip
-    assert changed_forwarding(long_ago, b'{"name":"other"}').signing_secret == "short"
+    assert changed_forwarding(long_ago, b'{"name":"other"}', 9).signing_secret == "short"
     with pytest.raises(BadForwarding, match="has 6 bytes, and has to have 24 or more"):
-        changed_forwarding(long_ago, b'{"signing_secret":"short2"}')
+        changed_forwarding(long_ago, b'{"signing_secret":"short2"}', 9)

@@ -13,9 +13,12 @@ from gateway.tracks import receipts_process
 from gateway.tracks.asking import AnswerUnavailable
 from gateway.tracks.receipts import ReceiptQuestion, Receipts
 from gateway.tracks.receipts_process import Answerer
+from tests.consumers.forwarding.running import Platform
 from tests.waylog.audit.running import DAY, NOON_MS, AuditedLog, counts_of, make_fix
 from waylog.audit.days import Day, parse_day
 from waylog.audit.facts import AddressFact
+from waylog.forwarding.definition import Progress
+from waylog.forwarding.keys import FORWARDING_KEY, forwarding_keys
 from waylog.kafka.topics import ERROR
 from waylog.messages import Rejected, encode
 from waylog.observability.telemetry import now_ms
@@ -102,6 +105,57 @@ def test_groups_are_asked_every_few_seconds_at_most(
     later = ask(answerer, "ada/phone")
     assert (later["acknowledged"], later["resolved"]) == (2, None)
     assert counts_of(later, "connect-files") == {"taken": 1, "overdue": 1}
+
+
+@pytest.fixture
+def forwardings(
+    log: AuditedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Platform]:
+    """Yield forwardings without a worker, and the key to them."""
+    platform = Platform(log.servers, tmp_path)
+    monkeypatch.setenv(FORWARDING_KEY, str(platform.key_file))
+    monkeypatch.setattr(receipts_process, "_FRESH_S", 0.0)
+    forwarding_keys.cache_clear()  # this process has looked for a key before
+    try:
+        yield platform
+    finally:
+        platform.close()
+        ring = forwarding_keys(log.servers)
+        assert ring is not None
+        ring.close()
+        forwarding_keys.cache_clear()
+
+
+def test_how_far_forwardings_are_is_read_on_from_answer_to_answer(
+    log: AuditedLog, forwardings: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.append([make_fix("ada/phone", number) for number in range(10)])
+    (partition,) = [each for each, end in log.ends().items() if end]
+    forwardings.put("ada", 1, "https://example.org/", created=1, since=1)
+    for offset in range(9):
+        forwardings.put_progress("ada", 1, partition, Progress(offset=offset))
+    monkeypatch.setattr(receipts_process, "RECORDS_MAX", 5)
+    answerer = answerer_of(log)
+    early = ask(answerer, "ada/phone")
+    assert early["forwardings"] is None
+    assert any("4 records that tell how far forwardings are" in each for each in early["unknown"])
+    assert ask(answerer, "ben/phone")["forwardings"] == []
+    monkeypatch.setattr(receipts_process, "RECORDS_MAX", 1000)
+
+    def told() -> dict[str, int]:
+        (found,) = ask(answerer, "ada/phone")["forwardings"]
+        return {each: found[each] for each in ("sent", "waiting", "unknown")}
+
+    assert told() == {"sent": 8, "waiting": 2, "unknown": 0}
+    forwardings.put_progress("ada", 1, partition, Progress(offset=9, error="down", error_time=1))
+    assert told() == {"sent": 9, "waiting": 1, "unknown": 0}
+    # It goes on with the group, whose offsets are those of before the progress was read.
+    forwardings.put_progress("ada", 1, partition, Progress(offset=9, live=True))
+    assert told() == {"sent": 9, "waiting": 0, "unknown": 1}
+    log.commit("forwarding", {partition: 10})
+    assert told() == {"sent": 10, "waiting": 0, "unknown": 0}
+    forwardings.remove("ada", 1)
+    assert ask(answerer, "ada/phone")["forwardings"] == []
 
 
 def test_a_history_that_is_written_later_is_found(

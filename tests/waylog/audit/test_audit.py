@@ -578,7 +578,9 @@ def test_without_the_right_to_read_refusals_they_are_unknown(
         assert main(words) == 0
         receipt = json.loads(capfd.readouterr().out)
     assert (receipt["acknowledged"], receipt["refused"]) == (1, [])
-    assert "topic error is forbidden" in receipt["unknown"][0]
+    assert receipt["forwardings"] is None
+    assert "topic forwarding is forbidden" in receipt["unknown"][0]
+    assert "topic error is forbidden" in receipt["unknown"][1]
 
 
 @pytest.mark.parametrize(

@@ -24,11 +24,11 @@ def test_a_fix_is_not_said_to_wait_because_some_forwarding_does(
     print_fix(
         FixReceipt(
             id="1", device="anna/phone", time=0, received=1, places=[FixPlace(0, 0)],
-            readers=readers, resolved=None, lacking=0, unknown=[],
+            readers=readers, resolved=None, lacking=0, unknown=[], forwardings=[],
         ),
         "UTC",
     )  # fmt: skip
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line}
     assert "waits" in lines["others"]
     assert "waits" not in lines["forwarding"]
-    assert "waylog forwarding list" in lines["forwarding"]
+    assert "of each forwarding" in lines["forwarding"]

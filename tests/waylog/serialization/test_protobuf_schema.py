@@ -188,6 +188,67 @@ def test_a_message_is_written_as_its_dict_is(schema: ProtobufSchema) -> None:
     assert data.startswith(schema.place)
 
 
+KINDS = """
+syntax = "proto3";
+package kinds;
+import "google/protobuf/wrappers.proto";
+import "google/protobuf/timestamp.proto";
+import "google/protobuf/struct.proto";
+message All {
+  int64 a = 1; uint64 b = 2; sint64 c = 3; fixed64 d = 4; sfixed64 e = 5; int32 f = 6;
+  double g = 7; float h = 8; bytes i = 9; string j = 10; bool k = 11; Kind l = 12;
+  repeated int64 m = 13; map<int64, bytes> n = 14; map<string, All> o = 15; All p = 16;
+  repeated All q = 17; google.protobuf.Int64Value r = 18; google.protobuf.BytesValue s = 19;
+  repeated google.protobuf.DoubleValue t = 20; google.protobuf.Timestamp u = 21;
+  google.protobuf.Struct v = 22; google.protobuf.ListValue w = 23; optional int64 x = 24;
+  enum Kind { NONE = 0; SOME = 1; }
+}
+"""
+
+
+def test_numbers_and_bytes_are_such_for_other_formats() -> None:
+    schema = ProtobufSchema(KINDS)
+    big = (1 << 63) - 1
+    value: dict[str, Any] = {
+        "a": -big, "b": big * 2, "c": -1, "d": 4, "e": -5, "f": 6, "g": float("inf"), "h": 0.5,
+        "i": b"AAAA", "j": "1", "k": True, "l": "SOME", "m": [1, -2], "n": {"7": b"\0"},
+        "o": {"x": {"a": 1}}, "p": {"i": b"\xff"}, "q": [{"a": 3}, {}], "r": 8, "s": b"AAAA",
+        "t": [1.5, float("-inf")], "u": "2026-11-28T12:00:00Z", "v": {"a": "1", "b": [1.0]},
+        "w": ["1", 2.0], "x": 0,
+    }  # fmt: skip
+    read = schema.read_named(schema.write(value))
+    assert (read.schema_type, read.name) == ("PROTOBUF", "kinds.All")
+    empty = schema.read_named(schema.write({})).value
+    # What has no presence is there in messages of which it was not said.
+    assert read.value == value | {
+        "o": {"x": empty | {"a": 1}},
+        "p": empty | {"i": b"\xff"},
+        "q": [empty | {"a": 3}, empty],
+    }
+    assert (empty["a"], empty["i"], empty["m"], empty["n"]) == (0, b"", [], {})
+    # It is written again as it was read, and the texts of Protobuf's JSON are, too.
+    assert schema.write(read.value) == schema.write(value) == schema.write(_json_of(value))
+
+
+def _json_of(value: dict[str, Any]) -> Any:
+    schema = ProtobufSchema(KINDS)
+    return schema.read(schema.write(value))
+
+
+def test_bytes_are_written_as_they_are() -> None:
+    schema = ProtobufSchema(TRIPS, {"place.proto": PLACES})
+    for image in (b"AAAA", b"\0\xff", b""):
+        written = schema.write({"image": image})
+        assert schema.read(written)["image"] == base64.b64encode(image).decode()
+
+
+def test_the_name_is_that_of_the_message_that_was_written() -> None:
+    schema = ProtobufSchema(TRIPS, {"place.proto": PLACES})
+    other = ProtobufSchema(TRIPS, {"place.proto": PLACES}, message="trips.v1.Other")
+    assert schema.read_named(other.write({"number": 1})).name == "trips.v1.Other"
+    assert schema.read_named(other.write({"number": 1}), schema).name == "trips.v1.Trip"
+
+
 def test_readers_of_other_ages_understand_each_other() -> None:
     old = ProtobufSchema('syntax = "proto3"; message T { string city = 1; }')
     new = ProtobufSchema('syntax = "proto3"; message T { string town = 1; int32 km = 2; }')

@@ -12,14 +12,13 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from consumers.streams.convert.topology import Convert, Copying
+from consumers.streams.convert.topology import Convert
 from consumers.streams.properties import Properties
-from consumers.streams.store import Store
-from consumers.streams.stream_task import StreamTask
 from consumers.worker.records import OutputRecord
 from consumers.worker.results import SessionFailed
 from tests.consumers.running import Process
-from tests.consumers.streams.harness import NOW, Record, make_fix
+from tests.consumers.streams.convert.copies import Copies, copied
+from tests.consumers.streams.harness import Record, make_fix
 from tests.registry_process import Registry
 from waylog.config import ConfigError
 from waylog.kafka.clients import ensure_topics, producer_config
@@ -41,34 +40,11 @@ def client(registry: Registry) -> Iterator[RegistryClient]:
     client.close()
 
 
-class Copies:
-    """Makes copies that end with the test."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.made: list[Copying] = []
-
-    def __call__(self, source: str, target: str, **more: str) -> StreamTask[int]:
-        texts = {"from": source, "to": target, "schema.registry.url": self.url}
-        properties = Properties(texts | {name.replace("_", "."): more[name] for name in more})
-        (processor,) = Convert(properties).processors()
-        assert isinstance(processor, Copying)
-        self.made.append(processor)
-        properties.check_all_known("convert")
-        assert processor.name == f"convert-{target}"
-        return StreamTask(processor, "changelog")
-
-
 @pytest.fixture
 def copy_of(registry: Registry) -> Iterator[Copies]:
     copies = Copies(registry.url)
     yield copies
-    for each in copies.made:
-        each.close()
-
-
-def copied(task: StreamTask[int], *records: Record) -> list[OutputRecord]:
-    return task.process({0: records}, {0: Store(int)}, NOW)
+    copies.close()
 
 
 def read(client: RegistryClient, record: OutputRecord, **more: Any) -> Any:
