@@ -49,8 +49,9 @@ pytestmark = pytest.mark.timeout(600)
 TOPOLOGIES: Final[dict[str, tuple[dict[str, str], tuple[str, ...]]]] = {
     "geofences": ({}, (EVENT,)),
     "heat-map": ({"devices_min": "1", "update_s": "1"}, (HEAT_MAP,)),
-    # Half of the fixes are a backlog, in which positions come hours late.
-    "meetings": ({"idle_s": "100000", "least_s": "120", "wait_s": "100000"}, (EVENT,)),
+    # Half of the fixes are a backlog, in which positions come hours late; a begin is told when
+    # nothing earlier has come for some seconds.
+    "meetings": ({"idle_s": "5", "least_s": "120", "wait_s": "100000"}, (EVENT,)),
     "silence": ({"idle_s": "100000", "unlearned_s": "1800"}, (EVENT,)),
     "speed": ({"limit_kmh": "36"}, (EVENT,)),
     "trips": ({}, (TRIP, TRIP_DAY)),
@@ -140,6 +141,10 @@ class Case(NamedTuple):
 
 CASES: Final = [
     Case("geofences", "exactly_once_v2", sealed=True, log="waylog"),
+    *(
+        pytest.param(Case(name, "exactly_once_v2", log="waylog"), marks=pytest.mark.long)
+        for name in TOPOLOGIES
+    ),
     *(
         pytest.param(Case(name, guarantee, sealed), marks=pytest.mark.kafka)
         for name in TOPOLOGIES
