@@ -24,6 +24,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 
+from tests.environments import own_environment
+
 ROOT: Final = Path(__file__).resolve().parents[1]
 
 
@@ -61,7 +63,7 @@ class ForkedCommands:
             "words": words,
             "streams": str(streams),
             "cwd": str(cwd),
-            "environment": dict(os.environ if environment is None else environment),
+            "environment": own_environment() if environment is None else dict(environment),
         }
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(str(self._folder / "socket"))

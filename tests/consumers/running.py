@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.environments import own_environment
 from tests.ports import reserved_ports
 
 WAYLOG = (sys.executable, "-m", "waylog.cli")
@@ -54,7 +55,7 @@ class Process:
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             text=True,
-            env=os.environ | dict(environment or {}),
+            env=own_environment() | dict(environment or {}),
         )
         self._reader = threading.Thread(target=self._read)
         self._reader.start()

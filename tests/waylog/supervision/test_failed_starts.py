@@ -8,7 +8,6 @@ forked from one process, since a hundred and fifty starts of Python would take a
 from __future__ import annotations
 
 import concurrent.futures
-import os
 import re
 import shlex
 import socket
@@ -21,6 +20,7 @@ import pytest
 import trustme
 
 from gateway.users.database import UserStore
+from tests.environments import own_environment
 from tests.forked_commands import Ended, ForkedCommands, forked_commands
 from tests.ports import reserved_ports
 from waylog.cli import COMMANDS
@@ -373,7 +373,8 @@ _LATER: Final = (
 def _run(commands: ForkedCommands, mistake: Mistake, names: dict[str, str], folder: Path) -> Ended:
     words = shlex.split(mistake.words.format_map(names | {"new": str(folder / "new")}))
     folder.mkdir()
-    environment = {name: value for name, value in os.environ.items() if name != "WAYLOG_DATA"}
+    environment = own_environment()
+    environment.pop("WAYLOG_DATA", None)
     return commands.run(
         *words,
         cwd=folder,
