@@ -74,8 +74,17 @@ class _Accepted:
 class Acceptor:
     """Listens, and makes a transport and a protocol of each connection."""
 
-    def __init__(self, factory: Callable[[], asyncio.BaseProtocol]) -> None:
+    def __init__(
+        self,
+        factory: Callable[[], asyncio.BaseProtocol],
+        unsent_bytes_max: int | None = UNSENT_BYTES_MAX,
+    ) -> None:
+        """The kernel takes so many bytes of a connection that cannot be sent yet.
+
+        None leaves it the limit of its own, which is some megabytes.
+        """
         self._factory = factory
+        self._unsent_bytes_max = unsent_bytes_max
         self._loop = asyncio.get_running_loop()
         self._sockets: list[socket.socket] = []
         self._made = TaskSet("an accepted connection")
@@ -111,8 +120,9 @@ class Acceptor:
     def listen(self) -> None:
         """Accept from now on. Raises OSError."""
         for listening in self._sockets:
-            # Its connections inherit the option (tcp(7)); without it the kernel takes megabytes.
-            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES_MAX)
+            if (limit := self._unsent_bytes_max) is not None:
+                # Its connections inherit the option (tcp(7)).
+                listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, limit)
             listening.listen(BACKLOG)
         self._accounts = LocalAccounts.open()
         self._resume()
