@@ -9,6 +9,7 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -105,6 +106,11 @@ def taken(receipt: dict[str, Any]) -> dict[str, int]:
     return {each["name"]: each["taken"] for each in receipt["readers"]}
 
 
+def knows_pushes(followed: Followed, device: str, told: dict[str, int]) -> bool:
+    known = {each["channel"]: each["count"] for each in followed.receipt(device)["pushes"]}
+    return all(known.get(channel, 0) >= count for channel, count in told.items())
+
+
 def test_fixes_of_all_apps_are_followed_to_every_place(followed: Followed) -> None:
     now_s = int(time.time())
     gps = {"lat": 47.141, "lon": 9.521}
@@ -161,9 +167,10 @@ def test_fixes_of_all_apps_are_followed_to_every_place(followed: Followed) -> No
         # The command says the same.
         status, (same,) = followed.audit("device", f"demo/{name}", "--late", "0s")
         assert status == 0
-        # Of pushes the gateway knows more: those that it has not written to the log yet.
-        known = {each["channel"]: each["count"] for each in receipt["pushes"]}
-        assert all(known[each["channel"]] >= each["count"] for each in same.pop("pushes"))
+        # Of pushes the gateway knows more: those that it has not written to the log yet. Those that
+        # it has just written it knows once it has read them.
+        told = {each["channel"]: each["count"] for each in same.pop("pushes")}
+        await_condition(partial(knows_pushes, followed, f"demo/{name}", told), WAIT_S, str(told))
         assert {each: receipt[each] for each in same} == same
     sequence = followed.receipt("demo/own")["sequence"]
     assert (sequence["gaps"], sequence["missing"]) == ([{"first": 3, "last": 4}], 2)
