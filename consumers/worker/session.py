@@ -171,7 +171,7 @@ class Session(Generic[StateT]):
             except TransactionAborted as error:
                 self._begin_again(error)
             now = time.monotonic()
-            if SESSIONS in self._status and now - began > _WELL_AFTER_S:
+            if now - began > _WELL_AFTER_S:
                 self._status.over(SESSIONS)
             if now - last_report >= settings.report_interval_s:
                 cpu = time.process_time()

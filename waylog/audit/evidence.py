@@ -138,18 +138,19 @@ def _reader_of(source: str, resolver_group: str) -> str:
 
 def connector_refusal_of(record: StoredRecord) -> Refusal | None:
     """Return what a dead letter of a connector tells, None if it does not tell where it was."""
-    letter = read_dead_letter(record)
-    if letter.origin is None or not letter.source:
-        return None
-    return Refusal(f"{CONNECTOR_GROUP}{letter.source}", *letter.origin, letter.reason)
+    return _refusal_of(record, CONNECTOR_GROUP)
 
 
 def forwarding_refusal_of(record: StoredRecord) -> Refusal | None:
     """Return what a dead letter of a forwarding tells; the reader is its `letter_source`."""
+    return _refusal_of(record, "")
+
+
+def _refusal_of(record: StoredRecord, prefix: str) -> Refusal | None:
     letter = read_dead_letter(record)
     if letter.origin is None or not letter.source:
         return None
-    return Refusal(letter.source, *letter.origin, letter.reason)
+    return Refusal(f"{prefix}{letter.source}", *letter.origin, letter.reason)
 
 
 def _whose(letter: DeadLetter) -> str:

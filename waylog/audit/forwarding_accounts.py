@@ -65,7 +65,7 @@ class ForwardingAccount:
 
 
 class ForwardingPosition(msgspec.Struct, frozen=True):
-    """How far a forwarding is in a partition of topic `location`."""
+    """The position of a forwarding in a partition of topic `location`."""
 
     partition: int
     offset: int  # everything before it was sent, refused or left out

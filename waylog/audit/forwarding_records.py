@@ -93,7 +93,7 @@ class ForwardingRecords:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody has any forwarding."""
+        """True if nobody has any forwarding."""
         return not self._forwardings
 
     def of_user(self, user: str, log: LogState) -> list[Reach]:

@@ -36,13 +36,15 @@ class ProcessStatus:
 
     def over(self, kind: str) -> None:
         """Note that there is no trouble of a kind any more."""
+        if kind not in self._troubles:  # as in nearly every round of a worker's loop
+            return
         with self._lock:
             if self._troubles.pop(kind, None) is not None:
                 self._tell()
 
     def look(self) -> None:
         """Forget what has not been noticed for long; called from time to time."""
-        if not self._troubles:  # as in nearly every round of a worker's loop
+        if not self._troubles:
             return
         with self._lock:
             now = time.monotonic()

@@ -84,7 +84,7 @@ class World(RuleBasedStateMachine):
     @rule(partition=st.sampled_from(PARTITIONS))
     def rebalance(self, partition: int) -> None:
         self.commit(True)
-        # Who gives a partition back waits until the log has what was written of it.
+        # Whoever gives a partition back waits until the log has what was written of it.
         self.writing += self.ledger.to_store(self.now, is_member=False, is_last=True)
         self.acknowledge()
         self.ledger.revoke(partition)

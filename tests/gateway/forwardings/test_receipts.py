@@ -1,4 +1,4 @@
-"""Who is told over HTTP what forwardings have sent."""
+"""Receipts over HTTP tell what forwardings have sent to those who may list them, and no others."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def test_owners_and_administrators_are_told_what_they_may_see_of_forwardin
     # Administrators see where it leads and how far it is, not what the server answers.
     (seen,) = (await told(gateway, gateway.admin, "mona/phone"))["forwardings"]
     assert seen == shown | {"error": None, "error_time": None}
-    # Who cannot list forwardings is not told of them here.
+    # A client that cannot list forwardings is not told of them here.
     device = Login("mona", gateway.users.add_token("mona", "phone"))
     others = [
         await told(gateway, device, "mona/phone"),
