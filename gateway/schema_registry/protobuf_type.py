@@ -78,7 +78,7 @@ def serialized(text: str, referenced: Sequence[Referenced]) -> str:
         file = ProtobufSchema(text, {each.name: each.text for each in referenced}).resolved
     except SerializationError as error:
         raise invalid_schema(str(error)) from error
-    return base64.b64encode(file.SerializeToString()).decode()
+    return base64.b64encode(file.SerializeToString(deterministic=True)).decode()
 
 
 def _types(

@@ -151,13 +151,14 @@ class ProtobufSchema:
     def write(self, value: Any) -> bytes:
         """Return the bytes of a value, or of a message, behind the place of its message.
 
-        Numbers and bytes may be such, or texts as in Protobuf's JSON. Raises SerializationError if
-        it is not of the message.
+        Numbers and bytes may be such, or texts as in Protobuf's JSON. Equal values give equal
+        bytes, so that a key with a map always goes to the same partition. Raises
+        SerializationError if it is not of the message.
         """
         descriptor = self._written
         try:
             message = value if isinstance(value, Message) else self._message_of(value)
-            encoded: bytes = message.SerializeToString()
+            encoded: bytes = message.SerializeToString(deterministic=True)
         except (EncodeError, json_format.Error, *MALFORMED, TypeError, AttributeError) as error:
             raise SerializationError(
                 f"the value is no {descriptor.full_name}: {str(error)[:200]}"

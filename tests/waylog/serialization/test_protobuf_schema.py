@@ -235,6 +235,16 @@ def _json_of(value: dict[str, Any]) -> Any:
     return schema.read(schema.write(value))
 
 
+def test_equal_values_give_equal_bytes() -> None:
+    schema = ProtobufSchema(KINDS)
+    names = [f"name-{number}" for number in range(50)]
+    first = schema.write({"v": dict.fromkeys(names, 1.0), "n": {"2": b"", "1": b""}})
+    for _ in range(20):
+        names.reverse()
+        again = schema.write({"v": dict.fromkeys(names, 1.0), "n": {"1": b"", "2": b""}})
+        assert again == first
+
+
 def test_bytes_are_written_as_they_are() -> None:
     schema = ProtobufSchema(TRIPS, {"place.proto": PLACES})
     for image in (b"AAAA", b"\0\xff", b""):
