@@ -133,12 +133,12 @@ class FenceIndex:
 
     def candidates(
         self, fixes: Sequence[Fix], margins_m: Sequence[float]
-    ) -> dict[int, dict[str, Fence]]:
-        """Return the fences that hold each fix by its margin, by the number of the fix and by key.
+    ) -> dict[int, list[Fence]]:
+        """Return the fences that hold each fix by its margin, by the number of the fix.
 
-        That is certain for circles. Of any other shape only a box is known to hold the place. The
-        fences apply to the device. Costs some 1.5 us a fix in a batch of hundreds, with 100,000
-        fences, half of it for the tree.
+        That is certain for circles. Of any other shape only a box is known to hold the place; one
+        with two boxes may be there twice. The fences apply to the device. What it costs is in
+        decision 30.
         """
         if not self._fences or not fixes:
             return {}
@@ -150,22 +150,21 @@ class FenceIndex:
             np.array(margins_m, dtype=np.float64),
         )
         numbers, shifts = self._strips_of(fixes)
-        found: dict[int, dict[str, Fence]] = {}
+        found: dict[int, list[Fence]] = {}
         for tree in (self._tree, self._fresh_tree):
             of, boxes = tree.query(places, numbers, shifts)
             if self._gone or tree.has_devices:
                 of, boxes = self._applying(fixes, tree, of, boxes)
             if not of.size:
                 continue
-            keys, fences = tree.keys[boxes].tolist(), tree.fences[boxes].tolist()
+            fences = tree.fences[boxes].tolist()
             begins = np.flatnonzero(np.diff(of, prepend=-1))
-            ends = [*begins[1:].tolist(), len(keys)]
+            ends = [*begins[1:].tolist(), len(fences)]
             for number, begin, end in zip(of[begins].tolist(), begins.tolist(), ends, strict=True):
-                holding = dict(zip(keys[begin:end], fences[begin:end], strict=True))
                 if number in found:
-                    found[number] |= holding
+                    found[number] += fences[begin:end]
                 else:
-                    found[number] = holding
+                    found[number] = fences[begin:end]
         return found
 
     def _strips_of(self, fixes: Sequence[Fix]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
@@ -235,9 +234,8 @@ class _Tree:
         self._tree = None
         if boxes:
             self._tree = shapely.STRtree(shapely.box(*np.array(boxes).T))
-        #: The fence of each box, and its key. Arrays give many of them at once.
+        #: The fence of each box. An array gives many of them at once.
         self.fences: Final = np.array(listed, dtype=np.object_)
-        self.keys: Final = np.array([fence.key for fence in listed], dtype=np.object_)
         self.has_devices: Final = any(fence.devices is not None for fence in listed)
         # NaN for other shapes, which are asked one by one.
         self._circles = np.array(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import ClassVar, Final
 
 import msgspec
@@ -28,7 +28,9 @@ logger = logging.getLogger(__name__)
 TYPE: Final = "geofence"
 #: m; a fix that is known no better decides nothing.
 _ACCURACY_M_MAX: Final = 10_000_000.0
-_NO_CANDIDATES: Final[Mapping[str, Fence]] = {}
+#: Candidates of a fix, up to which a look through them is cheaper than a set.
+_FEW: Final = 8
+_NO_CANDIDATES: Final[Sequence[Fence]] = ()
 
 
 class GeofencesState(DeviceState):
@@ -51,7 +53,7 @@ class Geofences(FixProcessor[GeofencesState]):
         self.fences = FenceIndex()
         self._table: GlobalTable[Geofence] | None = None
         # Candidates for the fixes of a batch, by the identity of the fix.
-        self._candidates: dict[int, dict[str, Fence]] = {}
+        self._candidates: dict[int, list[Fence]] = {}
 
     def topics(self) -> Sequence[Topic]:
         """Return the topic of definitions."""
@@ -114,12 +116,14 @@ class Geofences(FixProcessor[GeofencesState]):
             fence = fences.get(key)
             return fence if fence is not None and fence.is_for(device) else None
 
+        holding: Collection[Fence] = candidates if len(candidates) <= _FEW else set(candidates)
+
         def side_of(fence: Fence) -> int:
-            if fence.is_circle and fence.key in candidates:
+            if fence.is_circle and fence in holding:
                 return INSIDE
             return fence.shape.side(lat, lon, margin_m)
 
-        transitions = take_fix(state.stays, time, candidates.values(), fence_of, side_of)
+        transitions = take_fix(state.stays, time, candidates, fence_of, side_of)
         for kind, fence, since in transitions:
             attributes = {
                 "fence": fence.name, "owner": fence.owner, "since": since, "lat": lat, "lon": lon,
