@@ -25,13 +25,11 @@ from consumers.worker.processing_guarantee import EXACTLY_ONCE
 from consumers.worker.records import OutputRecord
 from consumers.worker.results import SessionFailed
 from consumers.worker.worker import Worker
-from tests.apache_kafka import apache_kafka
 from tests.broker_core.server.raw_client import RawClient
 from tests.consumers.running import await_condition
 from tests.consumers.worker.counting import Counter, Counts, NoTelemetry
+from tests.consumers.worker.held_log import KINDS, held_log
 from tests.consumers.worker.holding_proxy import HEARTBEAT, HoldingProxy
-from tests.contract.broker_process import BrokerProcess
-from tests.ports import reserved_ports
 from waylog.config import parse_endpoint
 from waylog.kafka.clients import consumer_config, ensure_topics, producer_config
 from waylog.kafka.ranges.topic_reader import read_topic
@@ -113,36 +111,11 @@ class Log(NamedTuple):
         await_condition(lambda: self.proxy.requests[HEARTBEAT] > before, 60, "a heartbeat")
 
 
-@pytest.fixture(params=["waylog", pytest.param("apache-kafka", marks=pytest.mark.kafka)])
+@pytest.fixture(params=KINDS)
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
-    direct, target, port = reserved_ports(3)
-    held = {
-        "listener_security_protocol_map": "HELD:PLAINTEXT",
-        "listeners": f"HELD://127.0.0.1:{target}",
-        "advertised_listeners": f"HELD://127.0.0.1:{port}",
-    }
-    with HoldingProxy(port, target) as proxy:
-        if request.param == "apache-kafka":
-            with apache_kafka(more=held) as servers:
-                yield _made(servers, port, proxy)
-            return
-        plain = f"PLAINTEXT://127.0.0.1:{direct}"
-        broker = BrokerProcess(
-            tmp_path,
-            listener_security_protocol_map="HELD:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-            listeners=f"{plain},{held['listeners']}",
-            advertised_listeners=f"{plain},{held['advertised_listeners']}",
-        )
-        broker.start()
-        try:
-            yield _made(f"127.0.0.1:{direct}", port, proxy)
-        finally:
-            broker.stop()
-
-
-def _made(servers: str, port: int, proxy: HoldingProxy) -> Log:
-    ensure_topics(servers, (*TOPICS, *OURS))
-    return Log(servers, f"127.0.0.1:{port}", proxy)
+    with held_log(request.param, tmp_path) as (servers, held, proxy):
+        ensure_topics(servers, (*TOPICS, *OURS))
+        yield Log(servers, held, proxy)
 
 
 @contextmanager

@@ -1,0 +1,51 @@
+"""A log that is reached directly, or by a proxy that can hold back what clients ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.apache_kafka import apache_kafka
+from tests.consumers.worker.holding_proxy import HoldingProxy
+from tests.contract.broker_process import BrokerProcess
+from tests.ports import reserved_ports
+
+#: Our broker, and Apache Kafka (-m kafka).
+KINDS = ("waylog", pytest.param("apache-kafka", marks=pytest.mark.kafka))
+
+
+@contextmanager
+def held_log(kind: str, folder: Path, **more: str) -> Iterator[tuple[str, str, HoldingProxy]]:
+    """Run one; yield the bootstrap servers for both ways, and the proxy.
+
+    `more` are settings of either kind of broker, with `_` for Kafka's dots.
+    """
+    direct, target, port = reserved_ports(3)
+    through = {
+        "listener_security_protocol_map": "HELD:PLAINTEXT",
+        "listeners": f"HELD://127.0.0.1:{target}",
+        "advertised_listeners": f"HELD://127.0.0.1:{port}",
+    }
+    with HoldingProxy(port, target) as proxy:
+        if kind == "apache-kafka":
+            # Transactions that take too long are looked for this often.
+            more["transaction_abort_timed_out_transaction_cleanup_interval_ms"] = "1000"
+            with apache_kafka(more=through | more) as servers:
+                yield servers, f"127.0.0.1:{port}", proxy
+            return
+        plain = f"PLAINTEXT://127.0.0.1:{direct}"
+        broker = BrokerProcess(
+            folder,
+            listener_security_protocol_map="HELD:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            listeners=f"{plain},{through['listeners']}",
+            advertised_listeners=f"{plain},{through['advertised_listeners']}",
+            **more,
+        )
+        broker.start()
+        try:
+            yield f"127.0.0.1:{direct}", f"127.0.0.1:{port}", proxy
+        finally:
+            broker.stop()
