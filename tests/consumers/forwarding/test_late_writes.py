@@ -11,11 +11,12 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from consumers.forwarding.progress_log import read_progress
@@ -23,7 +24,7 @@ from consumers.forwarding.progress_writer import NotWritten, ProgressWriter
 from tests.consumers.connect.http.http_server import Answer, HttpServer, Seen
 from tests.consumers.forwarding.running import LOOPBACK, Platform
 from tests.consumers.running import Process, await_condition
-from tests.consumers.worker.held_log import KINDS, held_log
+from tests.consumers.worker.held_log import KINDS, held_log, put_member_out
 from tests.consumers.worker.holding_proxy import (
     END_TXN,
     HEARTBEAT,
@@ -47,11 +48,11 @@ class HeldPlatform(Platform):
     def __init__(self, servers: str, held: str, proxy: HoldingProxy, folder: Path) -> None:
         super().__init__(servers, folder)
         self.proxy = proxy
-        self._held_servers = held
+        self.held_servers = held
         self._admin = AdminClient(client_config(servers, "test"))
 
     def start_held(self) -> Process:
-        return self.start(*OPTIONS, "--bootstrap-servers", self._held_servers)
+        return self.start(*OPTIONS, "--bootstrap-servers", self.held_servers)
 
     def await_owner(self, worker: Process) -> None:
         """Wait until a worker has all partitions."""
@@ -210,6 +211,47 @@ async def test_progress_is_read_when_all_open_transactions_are_decided(held: Hel
     await asyncio.to_thread(writer.commit_transaction, 60)
     found = await reading
     assert found[0]["anna", held.id_of(1)] == progress
+
+
+def test_a_write_is_refused_that_comes_behind_that_of_the_next_owner(held: HeldPlatform) -> None:
+    old, new = member(held.held_servers), member(held.servers)
+    key = record_key("anna", held.id_of(1), 0)
+    progress = Progress(offset=5)
+    late, true = (
+        held.keys.seal_value(FORWARDING_PROGRESS, encode(each), key)
+        for each in (Progress(offset=7, live=True), progress)
+    )
+    try:
+        await_all_partitions(old[0])
+        held.proxy.hold(PRODUCE, FORWARDING_PROGRESS.encode())
+        with ThreadPoolExecutor(1) as thread:
+            writing = thread.submit(old[1].write, {0: 7}, [(key, late)], 60.0)
+            assert held.proxy.is_held.wait(60)
+            put_member_out(held.servers, GROUP)
+            await_all_partitions(new[0])
+            new[1].write({0: 9}, [(key, true)], 60.0)
+            held.proxy.release()
+            with pytest.raises(NotWritten):
+                writing.result(60)
+        [committed] = new[0].committed([TopicPartition(LOCATION, 0)], timeout=60)
+        assert committed.offset == 9
+        found = asyncio.run(read_progress(held.servers, "test", held.keys.open_messages))
+        assert found[0]["anna", held.id_of(1)] == progress
+    finally:
+        for consumer, writer in (old, new):
+            writer.close()
+            consumer.close()
+
+
+def member(servers: str) -> tuple[Consumer, ProgressWriter]:
+    """Return one that has not joined the group yet, and what writes for it."""
+    consumer = Consumer(consumer_config(servers, "test", GROUP))
+    return consumer, ProgressWriter(servers, "test", GROUP, consumer)
+
+
+def await_all_partitions(consumer: Consumer) -> None:
+    consumer.subscribe([LOCATION])
+    await_condition(lambda: consumer.poll(0.1) is None and consumer.assignment(), 60, "assigned")
 
 
 def test_without_a_generation_nothing_is_written(held: HeldPlatform) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from broker_core.protocol import definitions as api
 from tests.apache_kafka import apache_kafka
+from tests.broker_core.server.raw_client import RawClient
 from tests.consumers.worker.holding_proxy import HoldingProxy
 from tests.contract.broker_process import BrokerProcess
 from tests.ports import reserved_ports
+from waylog.config import parse_endpoint
 
 #: Our broker, and Apache Kafka (-m kafka).
 KINDS = ("waylog", pytest.param("apache-kafka", marks=pytest.mark.kafka))
@@ -49,3 +53,29 @@ def held_log(kind: str, folder: Path, **more: str) -> Iterator[tuple[str, str, H
             yield f"127.0.0.1:{direct}", f"127.0.0.1:{port}", proxy
         finally:
             broker.stop()
+
+
+def members_of(servers: str, group: str) -> list[str]:
+    """Return the ids of a group's members."""
+
+    async def ask() -> list[str]:
+        client = await RawClient.connect(parse_endpoint(servers))
+        answer = await client.call(api.DESCRIBE_GROUPS, 0, {"groups": [group]})
+        await client.close()
+        return [each["member_id"] for each in answer["groups"][0]["members"]]
+
+    return asyncio.run(ask())
+
+
+def put_member_out(servers: str, group: str) -> None:
+    """Put the only member out of a group, which it learns with its next heartbeat."""
+
+    async def leave(member: str) -> int:
+        client = await RawClient.connect(parse_endpoint(servers))
+        body = {"group_id": group, "members": [{"member_id": member}]}
+        answer = await client.call(api.LEAVE_GROUP, 3, body)
+        await client.close()
+        return int(answer["error_code"])
+
+    [member] = members_of(servers, group)
+    assert asyncio.run(leave(member)) == 0

@@ -6,7 +6,6 @@ worker stops. The log is our broker, or Apache Kafka (-m kafka).
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +15,6 @@ from typing import NamedTuple
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from broker_core.protocol import definitions as api
 from consumers.worker.assignment import Assignment, Assignments
 from consumers.worker.erasure_filter import ErasureFilter
 from consumers.worker.exactly_once import ExactlyOnceResults
@@ -25,12 +23,10 @@ from consumers.worker.processing_guarantee import EXACTLY_ONCE
 from consumers.worker.records import OutputRecord
 from consumers.worker.results import SessionFailed
 from consumers.worker.worker import Worker
-from tests.broker_core.server.raw_client import RawClient
 from tests.consumers.running import await_condition
 from tests.consumers.worker.counting import Counter, Counts, NoTelemetry
-from tests.consumers.worker.held_log import KINDS, held_log
+from tests.consumers.worker.held_log import KINDS, held_log, members_of, put_member_out
 from tests.consumers.worker.holding_proxy import HEARTBEAT, HoldingProxy
-from waylog.config import parse_endpoint
 from waylog.kafka.clients import consumer_config, ensure_topics, producer_config
 from waylog.kafka.ranges.topic_reader import read_topic
 from waylog.kafka.topics import TOPICS, Topic
@@ -86,27 +82,11 @@ class Log(NamedTuple):
 
     def members(self) -> list[str]:
         """Return the ids of the group's members."""
-
-        async def ask() -> list[str]:
-            client = await RawClient.connect(parse_endpoint(self.servers))
-            answer = await client.call(api.DESCRIBE_GROUPS, 0, {"groups": [GROUP]})
-            await client.close()
-            return [each["member_id"] for each in answer["groups"][0]["members"]]
-
-        return asyncio.run(ask())
+        return members_of(self.servers, GROUP)
 
     def put_out(self) -> None:
         """Put the only member out of the group, and wait until it has asked for news."""
-
-        async def leave(member: str) -> int:
-            client = await RawClient.connect(parse_endpoint(self.servers))
-            body = {"group_id": GROUP, "members": [{"member_id": member}]}
-            answer = await client.call(api.LEAVE_GROUP, 3, body)
-            await client.close()
-            return int(answer["error_code"])
-
-        [member] = self.members()
-        assert asyncio.run(leave(member)) == 0
+        put_member_out(self.servers, GROUP)
         before = self.proxy.requests[HEARTBEAT]
         await_condition(lambda: self.proxy.requests[HEARTBEAT] > before, 60, "a heartbeat")
 
