@@ -6,6 +6,7 @@ The log is our broker, or Apache Kafka (-m kafka).
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclOperation,
@@ -23,7 +24,7 @@ from waylog.kafka.topics import LOCATION
 # Fixtures of another module.
 __all__ = ["root", "secured"]
 
-LOGIN = {
+LOGIN: dict[str, Any] = {
     "security.protocol": "SASL_PLAINTEXT",
     "sasl.mechanism": "PLAIN",
     "sasl.username": "plain",
