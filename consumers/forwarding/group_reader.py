@@ -1,7 +1,9 @@
 """The member of the consumer group: reads topic `location` in a thread, for the event loop.
 
 Partitions are paused from their assignment until the event loop knows how far their forwardings
-are. Offsets are committed as the event loop says.
+are. The thread asks the event loop what is to be written while no partition can come or go, since
+it does not poll meanwhile: so what is written under a generation of the group is of partitions that
+this process has in it.
 """
 
 from __future__ import annotations
@@ -9,14 +11,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence, Set
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from consumers.forwarding.progress_writer import NotWritten, ProgressWriter, Record
 from waylog.kafka.clients import LogUnreachable, consumer_config
 from waylog.kafka.errors import error_text
+from waylog.kafka.group_membership import leave_group
 from waylog.kafka.polling import next_messages
 from waylog.kafka.topics import LOCATION
 from waylog.process.log_throttle import RepeatedFailure
@@ -30,8 +35,16 @@ Time = tuple[int, int]
 _POLL_S: Final = 0.2
 _MESSAGES: Final = 2000
 _ANSWER_S: Final = 10.0
-#: Seconds for which a revocation waits for the event loop.
-_REVOKE_S: Final = 5.0
+#: Seconds for which the thread waits for the event loop.
+_LOOP_S: Final = 5.0
+#: Seconds for which the log may take its time to store what is written, and the same for partitions
+#: that are given back. Nothing is read meanwhile.
+_WRITE_S: Final = 5.0
+_LAST_WRITE_S: Final = 3.0
+#: After a write, reading has this many times what it took, and after one that failed at most so
+#: many seconds.
+_READ_FOR_A_WRITE: Final = 4.0
+_WRITE_LATE_S: Final = 10.0
 _RETRY_S: Final = 0.5
 
 
@@ -51,8 +64,18 @@ class Read(NamedTuple):
     ends: dict[int, int]
 
 
+class ToWrite(NamedTuple):
+    """What the log is to have as a whole or not at all."""
+
+    #: What the group may commit, in all partitions.
+    offsets: dict[int, int]
+    records: list[Record]
+    #: Told, on the event loop, whether the log has it; False: it may have it nevertheless.
+    done: Callable[[bool], object]
+
+
 class GroupReader:
-    """Its coroutines are called on the event loop, one after the other but for `commit`."""
+    """Its coroutines are called on the event loop, one after the other but for `keep`."""
 
     def __init__(
         self,
@@ -61,20 +84,24 @@ class GroupReader:
         group: str,
         *,
         session_timeout_s: float,
-        on_revoked: Callable[[Sequence[int]], Awaitable[dict[int, int]]],
-        on_lost: Callable[[Sequence[int]], object],
+        to_write: Callable[[Sequence[int]], ToWrite | None],
+        on_gone: Callable[[Sequence[int]], object],
     ) -> None:
         """A member that says nothing for `session_timeout_s` loses its partitions.
 
-        `on_revoked` is awaited on the event loop, for some seconds, and returns the offsets to
-        commit.
+        `to_write` is called on the event loop with partitions that are given back, of which it is
+        the last; it returns None if there is nothing. So is `on_gone`, with partitions that are
+        another's now.
         """
         self._loop: Final = asyncio.get_running_loop()
-        self._on_revoked: Final = on_revoked
-        self._on_lost: Final = on_lost
+        self._to_write: Final = to_write
+        self._on_gone: Final = on_gone
         self._assigned: list[Assigned] = []
         self._is_closing = False
+        self._has_left = False
         self._failure: Final = RepeatedFailure()
+        self._not_written: Final = RepeatedFailure()
+        self._next_write = 0.0
         self._thread: Final = ThreadPoolExecutor(1, thread_name_prefix="forwarding-group")
         self._consumer: Final = Consumer(
             consumer_config(
@@ -85,8 +112,9 @@ class GroupReader:
                 heartbeat_interval_ms=round(session_timeout_s * 1000 / 3),
             )
         )
+        self._writer: Final = ProgressWriter(bootstrap_servers, client_id, group, self._consumer)
         self._consumer.subscribe(
-            [LOCATION], on_assign=self._assign, on_revoke=self._revoke, on_lost=self._lose
+            [LOCATION], on_assign=self._assign, on_revoke=self._revoke, on_lost=self._forget
         )
 
     async def read(self, opened: Callable[[list[Any]], list[Any]]) -> tuple[Read, list[Assigned]]:
@@ -97,9 +125,9 @@ class GroupReader:
         """Read partitions whose forwardings are known."""
         await self._in_thread(self._resume, partitions)
 
-    async def commit(self, offsets: Mapping[int, int]) -> bool:
-        """Commit offsets; return whether the group has accepted them."""
-        return await self._in_thread(self._commit, offsets)
+    async def keep(self) -> None:
+        """Write what is to be written, unless the last time has taken long."""
+        await self._in_thread(self._keep)
 
     async def offsets_of_times(self, wanted: Mapping[int, Set[int]]) -> dict[Time, int | None]:
         """Return the first offsets since times in ms, of which each has some partitions.
@@ -114,9 +142,9 @@ class GroupReader:
         return low
 
     async def close(self) -> None:
-        """Leave the group."""
+        """Write what is left, and leave the group."""
         self._is_closing = True
-        await self._in_thread(self._consumer.close)
+        await self._in_thread(self._leave)
         self._thread.shutdown(wait=False)
 
     async def _in_thread(self, work: Callable[..., Result], *arguments: Any) -> Result:
@@ -161,23 +189,53 @@ class GroupReader:
         if wanted:
             self._consumer.resume(wanted)
 
-    def _commit(self, offsets: Mapping[int, int]) -> bool:
-        # Others may have got a partition since the offsets were computed.
-        have = {each.partition for each in self._consumer.assignment()}
-        wanted = [
-            TopicPartition(LOCATION, each, offset)
-            for each, offset in offsets.items()
-            if each in have
-        ]
-        if not wanted:
-            return False
+    def _keep(self) -> None:
+        if time.monotonic() >= self._next_write:
+            self._write((), _WRITE_S)
+
+    def _leave(self) -> None:
+        self._write([each.partition for each in self._consumer.assignment()], _LAST_WRITE_S)
+        self._has_left = True
+        leave_group(self._consumer)
+        self._writer.close()
+
+    def _write(self, leaving: Sequence[int], patience_s: float) -> None:
+        wanted = self._on_loop(partial(self._to_write, leaving))
+        if wanted is None:
+            return
+        began = time.monotonic()
+        is_written = True
         try:
-            answered = self._consumer.commit(offsets=wanted, asynchronous=False) or []
-        except KafkaException as error:
-            if self._failure.is_new(error):
-                logger.warning("offsets are not committed: %s", error_text(error))
-            return False
-        return all(each.error is None for each in answered)
+            self._writer.write(wanted.offsets, wanted.records, patience_s)
+            self._not_written.succeeded()
+        except NotWritten as error:
+            is_written = False
+            if self._not_written.is_new(error):
+                logger.warning("how far forwardings are is not stored: %s", error)
+        now = time.monotonic()
+        self._next_write = now + min(_READ_FOR_A_WRITE * (now - began), _WRITE_LATE_S)
+        # Before the next time that the event loop is asked.
+        self._loop.call_soon_threadsafe(wanted.done, is_written)
+
+    def _on_loop(self, function: Callable[[], Result]) -> Result | None:
+        """Call a function on the event loop; return its result, None if the loop has no time.
+
+        It is not called later then.
+        """
+        answer: Future[Result] = Future()
+
+        def run() -> None:
+            if answer.set_running_or_notify_cancel():
+                try:
+                    answer.set_result(function())
+                except BaseException as error:
+                    answer.set_exception(error)
+
+        self._loop.call_soon_threadsafe(run)
+        try:
+            return answer.result(_LOOP_S)
+        except TimeoutError:
+            return None if answer.cancel() else answer.result()
 
     def _extent(self, partition: int) -> tuple[int, int]:
         found = self._consumer.get_watermark_offsets(
@@ -229,20 +287,13 @@ class GroupReader:
                 time.sleep(_RETRY_S)
 
     def _revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        if not self._has_left:
+            self._write([each.partition for each in partitions], _LAST_WRITE_S)
+        self._forget(consumer, partitions)
+
+    def _forget(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         numbers = [each.partition for each in partitions]
         self._assigned = [each for each in self._assigned if each.partition not in numbers]
-        done = asyncio.run_coroutine_threadsafe(self._revoked(numbers), self._loop)
-        try:
-            self._commit(done.result(_REVOKE_S))
-        except TimeoutError:
-            logger.warning("partitions are given back without a commit: their records come again")
+        # Before the next time that the event loop is asked what is to be written.
+        self._loop.call_soon_threadsafe(self._on_gone, numbers)
         consumer.incremental_unassign(partitions)
-
-    async def _revoked(self, partitions: Sequence[int]) -> dict[int, int]:
-        return await self._on_revoked(partitions)
-
-    def _lose(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        numbers = [each.partition for each in partitions]
-        self._assigned = [each for each in self._assigned if each.partition not in numbers]
-        self._loop.call_soon_threadsafe(self._on_lost, numbers)
-        self._consumer.incremental_unassign(partitions)

@@ -6,12 +6,14 @@ falls *behind*: the log gets its own offset, the group goes on without it, and i
 from there (`next_behind`, `take_behind`) until it has reached the group, and is live again.
 
 So nothing is lost whenever a process ends: what the log says of a forwarding is never further than
-what is forwarded. What it says to be live is not behind the group's offset (`to_store`).
+what is forwarded. What it says to be live is not behind the group's offset (`to_store`). Progress
+and the group's offsets become valid in the log together, and only while nobody else has the
+partitions (consumers.forwarding.progress_writer).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from consumers.connect.data.records import SinkRecord
@@ -339,37 +341,32 @@ class Ledger:
         self._committed.update(offsets)
         return offsets
 
-    def to_store(self, now: float, *, is_member: bool, is_last: bool = False) -> list[ToStore]:
-        """Return progress that the log does not have yet.
+    def to_store(self, now: float, leaving: Collection[int] = ()) -> list[ToStore]:
+        """Return progress that is due; all that the log does not have in partitions that leave.
 
-        `is_member`: the group has just accepted the last commit, so that nobody else has our
-        partitions. Only then something is said to be live.
+        It goes to the log together with the last `commits`, or not at all if another process has
+        one of the partitions meanwhile.
         """
         found: list[ToStore] = []
         for route in self._routes.values():
             for entry in route.entries.values():
-                if _is_told(route, entry) and not is_last:
+                if _is_told(route, entry):
                     continue
-                progress = self._progress(route, entry, is_member=is_member)
-                if progress is None or progress == entry.stored or entry.writing is not None:
+                progress = self._progress(route, entry)
+                if progress is None or progress == entry.stored:
                     continue
-                if is_last or self._is_due(entry, progress, now):
-                    entry.writing = progress
+                if entry.partition in leaving or self._is_due(entry, progress, now):
                     found.append(ToStore(route, entry, progress))
         return found
 
-    def _progress(self, route: Route, entry: Entry, *, is_member: bool) -> Progress | None:
+    def _progress(self, route: Route, entry: Entry) -> Progress | None:
         position = entry.position(self._positions[entry.partition])
         if position is None:
             return None
-        was_live = entry.stored is not None and entry.stored.live
-        # What waits could be older than what the group has committed before it was live again.
-        live = entry.is_live and position >= self._committed[entry.partition]
-        if live and not was_live and not is_member:
-            live = False
         return Progress(
             offset=position,
-            live=live,
+            # What waits could be older than what the group has committed before it was live again.
+            live=entry.is_live and position >= self._committed[entry.partition],
             forwarded=entry.forwarded,
             error=route.error,
             error_time=route.error_time,
@@ -396,23 +393,13 @@ class Ledger:
     def stored(self, written: ToStore, now: float) -> None:
         """Take note that the log has some progress."""
         entry, progress = written.entry, written.progress
-        entry.writing, entry.stored, entry.stored_at = None, progress, now
+        entry.stored, entry.stored_at = progress, now
         if not progress.live and not entry.is_live:
             entry.hold = None
 
-    def is_writing(self, partitions: Iterable[int]) -> bool:
-        """Tell whether some progress in partitions is on its way to the log."""
-        wanted = set(partitions)
-        return any(
-            entry.writing is not None
-            for route in self._routes.values()
-            for partition, entry in route.entries.items()
-            if partition in wanted
-        )
-
     def not_stored(self, written: ToStore) -> None:
-        """Take note that it could not be stored; it is written again."""
-        written.entry.writing = None
+        """Take note that the log may have it or not; it is written again."""
+        written.entry.stored = None
 
 
 def _is_told(route: Route, entry: Entry) -> bool:

@@ -19,7 +19,7 @@ class Entry:
     """A forwarding in one partition."""
 
     __slots__ = ("forwarded", "hold", "is_live", "missed", "offset", "partition", "refusal",
-                 "refused", "stored", "stored_at", "waiting", "writing")  # fmt: skip
+                 "refused", "stored", "stored_at", "waiting")  # fmt: skip
 
     def __init__(self, partition: int, offset: int | None, stored: Progress | None) -> None:
         self.partition: Final = partition
@@ -29,10 +29,10 @@ class Entry:
         self.is_live = stored is not None and stored.live
         #: Records that were taken and are not forwarded yet, by offset.
         self.waiting: Final[dict[int, SinkRecord]] = {}
-        #: The newest progress that the log has, and when it was written on the clock of the worker.
+        #: The newest progress that the log has, None if that is not known, and when it was written
+        #: on the clock of the worker.
         self.stored = stored
         self.stored_at = float("-inf")
-        self.writing: Progress | None = None
         #: The group's offset must not pass this one before the log has where it goes on.
         self.hold: int | None = None
         self.missed = 0 if stored is None else stored.missed

@@ -7,7 +7,7 @@ import logging
 import ssl
 import time
 from collections.abc import Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -16,11 +16,12 @@ import msgspec
 from confluent_kafka import KafkaException
 
 from consumers.forwarding.arrivals import arrived, plain, user_of
-from consumers.forwarding.group_reader import Assigned, GroupReader, Read
+from consumers.forwarding.group_reader import Assigned, GroupReader, Read, ToWrite
 from consumers.forwarding.http_delivery import HttpDelivery
 from consumers.forwarding.ledger import Ledger, RouteKey, ToStore
 from consumers.forwarding.mqtt_delivery import MqttDelivery
 from consumers.forwarding.progress_log import read_progress
+from consumers.forwarding.progress_writer import Record
 from consumers.forwarding.reading_again import ReadingAgain
 from consumers.forwarding.route import Route
 from consumers.forwarding.schedule import Pauses, Schedule
@@ -39,7 +40,6 @@ from waylog.forwarding.pauses import KnownPauses, Pause, decode_pause, parse_pau
 from waylog.history.erasures import ErasureLog
 from waylog.kafka.batch_producer import BatchProducer
 from waylog.kafka.batch_reader import BatchReader
-from waylog.kafka.clients import AppendError
 from waylog.kafka.errors import error_text
 from waylog.kafka.partition_fetcher import PartitionFetcher
 from waylog.kafka.topics import (
@@ -62,8 +62,6 @@ _TICK_S: Final = 1.0
 #: First offsets that are looked up between two reads of the group.
 _PLACED_AT_ONCE: Final = 200
 _REPORT_S: Final = 60.0
-#: Seconds for which partitions that are given back wait until the log has their progress.
-_STORE_S: Final = 3.0
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,8 +89,10 @@ class ForwardingWorker:
         self._tasks: Final[dict[int, asyncio.Task[None]]] = {}
         self._unreadable: Final[set[RouteKey]] = set()
         self._pauses: Final = KnownPauses()
-        self._is_member = False
-        self._answer: Final = asyncio.Event()
+        #: The offsets that the log has of the group, by partition.
+        self._committed: Final[dict[int, int]] = {}
+        #: Keys of progress that the log is to forget.
+        self._forgotten: Final[set[bytes]] = set()
         self._said: Final = LogThrottle()
 
     @property
@@ -128,8 +128,8 @@ class ForwardingWorker:
         self._group = GroupReader(
             *(servers, client_id, settings.group),
             session_timeout_s=settings.session_timeout_s,
-            on_revoked=self._revoked,
-            on_lost=self._lost,
+            to_write=self._to_write,
+            on_gone=self._gone,
         )
         self._again = ReadingAgain(
             *(self._ledger, self._schedule, self._fetcher, self._erasures, self._opened),
@@ -190,8 +190,9 @@ class ForwardingWorker:
                 continue
             before = self._ledger.route((user, forwarding_id))
             if forwarding is None and before is not None:
-                for partition in before.entries:
-                    self._forget_progress(record_key(user, forwarding_id, partition))
+                self._forgotten.update(
+                    record_key(user, forwarding_id, partition) for partition in before.entries
+                )
             route = self._ledger.put((user, forwarding_id), forwarding)
             if route is not None:
                 self._pause_or_resume(route)
@@ -221,13 +222,6 @@ class ForwardingWorker:
         pause = self._pauses.of(route.user, route.id, route.forwarding)
         if route.is_paused_by_administrator != (pause is not None):
             self._ledger.pause(route, is_paused=pause is not None)
-
-    def _forget_progress(self, key: bytes) -> None:
-        # What cannot be written now stays as a record that nobody asks for.
-        try:
-            self._producer.send(FORWARDING_PROGRESS, None, key, None, _ignore)
-        except AppendError as error:
-            logger.debug("%s: %s", FORWARDING_PROGRESS, error)
 
     # ---- what the group reads ----
 
@@ -267,13 +261,13 @@ class ForwardingWorker:
             known = progress.get(partition, {})
             self._ledger.assign(partition, position, first, end, known)
             there = {(each.user, each.id) for each in self._ledger.routes()}
-            for key in known.keys() - there - self._unreadable:
-                # It was removed while no worker ran.
-                self._forget_progress(record_key(*key, partition))
+            # They were removed while no worker ran.
+            self._forgotten.update(
+                record_key(*key, partition) for key in known.keys() - there - self._unreadable
+            )
             self._tasks[partition] = spawn(
                 self._again.run(partition), f"reading {LOCATION}-{partition} again", endless=True
             )
-        self._is_member = False
         await self._group.resume([each.partition for each in assigned])
 
     async def _place(self) -> None:
@@ -293,27 +287,10 @@ class ForwardingWorker:
                 entry.offset = before[entry] if offset is None else offset
         self._sending.work.set()
 
-    async def _revoked(self, partitions: Sequence[int]) -> dict[int, int]:
-        commits = self._ledger.commits()
-        # Whoever gets the partitions reads it, and must not be overtaken by what is late.
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_STORE_S):
-                # The second time it is what older progress on its way has kept from being stored.
-                for _ in range(2):
-                    now = time.monotonic()
-                    self._store(self._ledger.to_store(now, is_member=False, is_last=True))
-                    await self._until_stored(partitions)
-        self._lost(partitions)
-        return {each: offset for each, offset in commits.items() if each in partitions}
-
-    async def _until_stored(self, partitions: Sequence[int]) -> None:
-        while self._ledger.is_writing(partitions):
-            self._answer.clear()
-            await self._answer.wait()
-
-    def _lost(self, partitions: Sequence[int]) -> None:
+    def _gone(self, partitions: Sequence[int]) -> None:
         for partition in partitions:
             self._ledger.revoke(partition)
+            self._committed.pop(partition, None)
             task = self._tasks.pop(partition, None)
             if task is not None:
                 task.cancel()
@@ -321,42 +298,52 @@ class ForwardingWorker:
     # ---- what the log is told ----
 
     async def _keep(self) -> None:
-        """Commit, store progress, and let those fall behind that do not keep up."""
-        now = time.monotonic()
-        self._ledger.give_up_waiting(now)
-        self._is_member = await self._group.commit(self._ledger.commits())
-        self._store(self._ledger.to_store(now, is_member=self._is_member))
+        """Let those fall behind that do not keep up; commit, and store progress."""
+        self._ledger.give_up_waiting(time.monotonic())
+        await self._group.keep()
 
-    def _store(self, written: Sequence[ToStore]) -> None:
-        for each in written:
+    def _to_write(self, leaving: Sequence[int]) -> ToWrite | None:
+        """Return what the log does not have yet, None if it has all that is due."""
+        offsets = self._ledger.commits()
+        written: list[ToStore] = []
+        records: list[Record] = [(key, None) for key in self._forgotten]
+        for each in self._ledger.to_store(time.monotonic(), leaving):
             key = record_key(each.route.user, each.route.id, each.entry.partition)
             value = sealed_with_known_key(
                 self._keys, FORWARDING_PROGRESS, key, encode(each.progress)
             )
-            if value is None:
-                # The owner was erased; the forwarding ends when its tombstone comes.
-                self._ledger.not_stored(each)
-                continue
-            try:
-                self._producer.send(
-                    FORWARDING_PROGRESS, value, key, None, partial(self._answered, each)
-                )
-            except AppendError:
-                self._ledger.not_stored(each)
+            # Otherwise the owner was erased; the forwarding ends when its tombstone comes.
+            if value is not None:
+                written.append(each)
+                records.append((key, value))
+        if not offsets or (not records and offsets == self._committed):
+            return None
+        done = partial(self._written, offsets, written, frozenset(self._forgotten))
+        return ToWrite(offsets, records, done)
 
-    def _answered(self, written: ToStore, error: AppendError | None, _position: Any) -> None:
-        if error is None:
-            self._ledger.stored(written, time.monotonic())
-        else:
-            self._ledger.not_stored(written)
-        self._answer.set()
+    def _written(
+        self,
+        offsets: dict[int, int],
+        written: Sequence[ToStore],
+        forgotten: frozenset[bytes],
+        is_written: bool,
+    ) -> None:
+        now = time.monotonic()
+        if not is_written:
+            for each in written:
+                self._ledger.not_stored(each)
+            return
+        self._committed.update(offsets)
+        self._forgotten.difference_update(forgotten)
+        for each in written:
+            self._ledger.stored(each, now)
 
     async def _report(self) -> None:
         counts = ", ".join(f"{name}: {count}" for name, count in self._sending.counts.items())
         logger.info("%d forwardings; records %s", len(self._ledger), counts)
 
     async def _leave(self) -> None:
-        """Leave the group, which commits; the producer stores what is to be stored afterwards."""
+        """Finish what is under way, store how far all are, and leave the group."""
         await self._sending.finish()
         await self._sending.close()
         await self._group.close()
@@ -367,7 +354,3 @@ class ForwardingWorker:
 async def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
     await asyncio.wait((task,))
-
-
-def _ignore(_error: AppendError | None, _position: Any) -> None:
-    """Take no note of what became of a record."""

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import aiohttp
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from gateway.users.database import UserStore
 from tests.consumers.running import WAYLOG, Process
 from tests.http_session import http_session
 from tests.ports import reserved_ports
-from waylog.kafka.clients import client_config, producer_config
-from waylog.kafka.polling import next_messages
+from waylog.kafka.clients import producer_config
+from waylog.kafka.ranges.topic_reader import read_topic
 from waylog.messages import Address, encode
 
 T = TypeVar("T")
@@ -102,32 +102,9 @@ class Gateway:
         return http_session(self.url, headers=headers, timeout=aiohttp.ClientTimeout(total=60))
 
     def records(self, topic: str) -> list[tuple[bytes | None, bytes]]:
-        """Return key and value of all records in a topic now."""
-        consumer = Consumer(
-            client_config(
-                self.bootstrap_servers,
-                "test",
-                group_id="test",
-                enable_auto_commit=False,
-                auto_offset_reset="earliest",
-            )
-        )
-        try:
-            partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
-            ends = {
-                number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=60)
-                for number in partitions
-            }
-            consumer.assign([TopicPartition(topic, n, low) for n, (low, _) in ends.items()])
-            wanted = sum(high - low for low, high in ends.values())
-            found: list[tuple[bytes | None, bytes]] = []
-            while len(found) < wanted:
-                for message in next_messages(consumer, 1000, 1):
-                    assert message.error() is None
-                    found.append((message.key(), message.value() or b""))
-            return found
-        finally:
-            consumer.close()
+        """Return key and value of all committed records in a topic now."""
+        found = read_topic(self.bootstrap_servers, topic)
+        return [(each.key(), each.value() or b"") for each in found]
 
     def publish(self, *addresses: Address) -> None:
         """Write to topic `address`, as a resolver does."""

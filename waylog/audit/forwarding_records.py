@@ -5,6 +5,7 @@ Values stay sealed until a user's are asked for: without the key others' receipt
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +14,7 @@ from waylog.forwarding.keys import NO_KEY, forwarding_keys
 from waylog.forwarding.known_forwardings import KnownForwardings
 from waylog.forwarding.pauses import KnownPauses, parse_pause_key
 from waylog.forwarding.reach import LogState, Reach
-from waylog.kafka.ranges.log_ranges import Range
+from waylog.kafka.ranges.log_ranges import Range, Watermarks
 from waylog.kafka.topics import FORWARDING, FORWARDING_PROGRESS
 
 if TYPE_CHECKING:
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
 #: Values by user and key.
 _Values = dict[str, dict[bytes, bytes]]
+
+#: Seconds in which open transactions may end; that of a killed worker takes longer.
+_DECIDED_S: Final = 5.0
+_LOOK_AGAIN_S: Final = 0.05
 
 #: Whose pauses are that name no user.
 _NOBODY: Final = ""
@@ -57,7 +62,8 @@ class ForwardingRecords:
             self._read(log, FORWARDING_PROGRESS, records_max)
 
     def _read(self, log: LogReader, topic: str, records_max: int | None) -> None:
-        for partition, (low, high) in log.watermarks(topic).items():
+        marks, ends = _decided(log, topic)
+        for partition, (low, high) in marks.items():
             place = (topic, partition)
             position = self._positions.get(place, low)
             if position > high:
@@ -70,7 +76,7 @@ class ForwardingRecords:
                 for record in records:
                     self._take(topic, record.key(), record.value())
             self._positions[place] = end
-            self._left += high - end
+            self._left += max(high, ends[partition]) - end
 
     def _take(self, topic: str, key: bytes | str | None, value: bytes | str | None) -> None:
         if not isinstance(key, bytes):
@@ -135,6 +141,23 @@ class ForwardingRecords:
             _feed(known, FORWARDING, self._pauses.get(_NOBODY, {}))
             self._everybodys = known.pauses()
         return self._everybodys
+
+
+def _decided(log: LogReader, topic: str) -> tuple[dict[int, Watermarks], dict[int, int]]:
+    """Return the watermarks of committed records, and the ends that they have reached if possible.
+
+    What is committed behind a transaction that is still open cannot be read; a group may have gone
+    on by it already.
+    """
+    deadline = time.monotonic() + _DECIDED_S
+    marks = log.watermarks(topic)
+    ends = log.undecided_ends(topic, marks)
+    while any(marks[each].high < end for each, end in ends.items()):
+        if time.monotonic() > deadline:
+            break
+        time.sleep(_LOOK_AGAIN_S)
+        marks |= log.watermarks(topic)
+    return marks, ends
 
 
 def _feed(known: KnownForwardings, topic: str, values: Mapping[bytes, bytes]) -> None:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, Message
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from waylog.config import ConfigError
 from waylog.kafka.clients import LogUnreachable, check_allowed
@@ -41,6 +49,29 @@ class LogReader:
     def watermarks(self, topic: str) -> dict[int, Watermarks]:
         """Return the watermarks of each partition; nothing if there is no such topic."""
         return self._log.watermarks(topic, _TIMEOUT_S)
+
+    def undecided_ends(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+        """Return the ends of partitions with what transactions have stored that are still open."""
+        latest: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        asked = {TopicPartition(topic, each): latest for each in partitions}
+        if not asked:
+            return {}
+        try:
+            try:
+                return self._ends(asked)
+            except KafkaException:
+                # librdkafka asks the leader that it has asked before until it learns of another.
+                self._admin.list_topics(topic, timeout=_TIMEOUT_S)
+                return self._ends(asked)
+        except KafkaException as error:
+            check_allowed(error, f"topic {topic}")
+            raise _unreachable(error) from error
+
+    def _ends(self, asked: Mapping[TopicPartition, Any]) -> dict[int, int]:
+        answers = self._admin.list_offsets(
+            asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=_TIMEOUT_S
+        )
+        return {each.partition: found.result().offset for each, found in answers.items()}
 
     def offsets_at(
         self, topic: str, time_ms: int, marks: Mapping[int, Watermarks]

@@ -61,6 +61,7 @@ class _Reading(NamedTuple):
     topic: str
     done: Future[None]
     ends: dict[Place, int]
+    isolation: IsolationLevel
 
 
 class TopicLog:
@@ -87,7 +88,7 @@ class TopicLog:
         self._consumer: Final = Consumer(dict(consumer))
         self._producer: Final = LibrdkafkaProducer(producer)
         self._admin: Final = AdminClient(dict(admin))
-        self._wanted: Final[queue.SimpleQueue[tuple[str, Future[None]]]] = queue.SimpleQueue()
+        self._wanted: Final[queue.SimpleQueue[_Reading]] = queue.SimpleQueue()
         self._places: Final[dict[str, list[int]]] = {}
         #: The next offset of each partition.
         self._read_to: Final[dict[Place, int]] = {}
@@ -127,14 +128,17 @@ class TopicLog:
         self._places.setdefault(topic, sorted(found.partitions))
         return None
 
-    def read_to_end(self, topic: str) -> Future[None]:
+    def read_to_end(self, topic: str, *, waits: bool = True) -> Future[None]:
         """Return a future that is done when the handler has got all that is in a topic now.
 
-        While the log is away it waits; the log's error when it closes.
+        It `waits` for transactions that are open; otherwise what is behind the first of them is
+        left to the next time. While the log is away it waits; the log's error when it closes.
         """
+        # What was committed may be beyond a transaction that is still open.
+        isolation = IsolationLevel.READ_UNCOMMITTED if waits else IsolationLevel.READ_COMMITTED
         done: Future[None] = Future()
         done.set_running_or_notify_cancel()
-        self._wanted.put((topic, done))
+        self._wanted.put(_Reading(topic, done, {}, isolation))
         return done
 
     def write(self, topic: str, key: bytes, value: bytes | None) -> Future[None]:
@@ -170,7 +174,7 @@ class TopicLog:
         for thread in self._threads:
             thread.join(_FLUSH_S)
         while not self._wanted.empty():
-            self._wanted.get()[1].set_exception(self._stopping())
+            self._wanted.get().done.set_exception(self._stopping())
 
     # ---- writing, in its thread ----
 
@@ -191,8 +195,7 @@ class TopicLog:
             while not self._closing.is_set():
                 self._take(next_messages(self._consumer, _MESSAGES, _POLL_S))
                 while not self._wanted.empty():
-                    topic, done = self._wanted.get()
-                    waiting.append(_Reading(topic, done, {}))
+                    waiting.append(self._wanted.get())
                 self._find_ends(waiting)
                 waiting = [each for each in waiting if not self._is_done(each)]
         finally:
@@ -218,12 +221,12 @@ class TopicLog:
     def _find_ends(self, waiting: Sequence[_Reading]) -> None:
         """Ask once for the ends of each topic that somebody waits for."""
         new = [each for each in waiting if not each.ends]
-        for topic in {each.topic for each in new}:
-            ends = self._ends(topic)
+        for asked in {(each.topic, each.isolation) for each in new}:
+            ends = self._ends(*asked)
             if ends is None:
                 return
             for each in new:
-                if each.topic == topic:
+                if (each.topic, each.isolation) == asked:
                     each.ends.update(ends)
 
     def _is_done(self, reading: _Reading) -> bool:
@@ -234,15 +237,14 @@ class TopicLog:
         reading.done.set_result(None)
         return True
 
-    def _ends(self, topic: str) -> dict[Place, int] | None:
+    def _ends(self, topic: str, isolation: IsolationLevel) -> dict[Place, int] | None:
         """Return the ends of a topic's partitions, None while the log does not tell."""
         partitions = [confluent_kafka.TopicPartition(topic, each) for each in self._places[topic]]
         latest: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         try:
             answers = self._admin.list_offsets(
                 dict.fromkeys(partitions, latest),
-                # What was committed may be beyond a transaction that is still open.
-                isolation_level=IsolationLevel.READ_UNCOMMITTED,
+                isolation_level=isolation,
                 request_timeout=_REQUEST_S,
             )
             return {

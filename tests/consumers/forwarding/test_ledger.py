@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -38,8 +39,19 @@ def record_of(partition: int, offset: int, device: str) -> SinkRecord:
     )
 
 
+class Written(NamedTuple):
+    """A transaction: what it has, and under which generation of the group."""
+
+    generation: int
+    offsets: dict[int, int]
+    progress: list[ToStore]
+
+
 class World(RuleBasedStateMachine):
-    """A log, what it has of the group and of progress, and a worker that may die at any moment."""
+    """A log, what it has of the group and of progress, and a worker that may die at any moment.
+
+    What a worker has on its way when it loses its partitions may come to the log at any later time.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,14 +65,20 @@ class World(RuleBasedStateMachine):
         self.definitions = {key: forwarding() for key in KEYS}
         self.paused: set[RouteKey] = set()
         self.now = 0.0
+        self.generation = 0
+        #: What is on its way to the log: of the worker, and of those before it.
+        self.open: Written | None = None
+        #: Of the worker, which was not told what has become of it, but before it writes again.
+        self.undecided: Written | None = None
+        self.late: list[Written] = []
         self.begin()
 
     # ---- the worker's life ----
 
     def begin(self) -> None:
+        self.lose()
         self.ledger = Ledger()
         self.in_flight: list[tuple[Route, Sequence[SinkRecord]]] = []
-        self.writing: list[ToStore] = []
         for key, each in self.definitions.items():
             route = self.ledger.put(key, each)
             assert route is not None
@@ -70,23 +88,33 @@ class World(RuleBasedStateMachine):
             end = len(self.log[partition])
             self.ledger.assign(partition, self.committed[partition], 0, end, known)
 
+    def lose(self) -> None:
+        """Have the group go on without what is on its way."""
+        self.generation += 1
+        self.late += [each for each in (self.open, self.undecided) if each is not None]
+        self.open = self.undecided = None
+
     @rule()
     def crash(self) -> None:
         self.begin()
 
     @rule()
     def stop(self) -> None:
-        self.commit(True)
-        self.writing += self.ledger.to_store(self.now, is_member=False, is_last=True)
-        self.acknowledge()
+        self.write(PARTITIONS)
+        self.is_stored()
         self.begin()
 
-    @rule(partition=st.sampled_from(PARTITIONS))
-    def rebalance(self, partition: int) -> None:
-        self.commit(True)
-        # Whoever gives a partition back waits until the log has what was written of it.
-        self.writing += self.ledger.to_store(self.now, is_member=False, is_last=True)
-        self.acknowledge()
+    @rule(partition=st.sampled_from(PARTITIONS), is_told=st.booleans(), is_late=st.booleans())
+    def rebalance(self, partition: int, is_told: bool, is_late: bool) -> None:
+        self.write((partition,))
+        if is_told:
+            self.is_stored()
+        else:
+            self.is_not_told()
+            if not is_late:
+                # The next owner of the partition waits for it.
+                self.is_decided(True)
+        self.lose()
         self.ledger.revoke(partition)
         known = {key: each for (key, of), each in self.progress.items() if of == partition}
         end = len(self.log[partition])
@@ -179,8 +207,7 @@ class World(RuleBasedStateMachine):
             if not route.is_in_flight:
                 self.in_flight.append((route, route.batch(most)))
                 self.answered(True)
-        self.commit(True)
-        self.acknowledge()
+        self.keep(True)
 
     @rule(key=st.sampled_from(KEYS), is_paused=st.booleans())
     def pause(self, key: RouteKey, is_paused: bool) -> None:
@@ -196,26 +223,54 @@ class World(RuleBasedStateMachine):
 
     # ---- what the log is told ----
 
-    @rule(is_member=st.booleans())
-    def commit(self, is_member: bool) -> None:
-        commits = self.ledger.commits()
-        if is_member:
-            self.committed.update(commits)
+    @rule(is_stored=st.booleans())
+    def keep(self, is_stored: bool) -> None:
+        self.write(())
+        if is_stored:
+            self.is_stored()
+
+    def write(self, leaving: Sequence[int]) -> None:
+        """Begin a transaction; what the one before it has become is known then."""
+        self.is_stored()
+        self.is_decided(True)
+        offsets = self.ledger.commits()
         self.now += 3
-        self.writing += self.ledger.to_store(self.now, is_member=is_member)
+        self.open = Written(self.generation, offsets, self.ledger.to_store(self.now, leaving))
 
     @rule()
-    def acknowledge(self) -> None:
-        for each in self.writing:
+    def is_stored(self) -> None:
+        written, self.open = self.open, None
+        if written is not None:
+            assert self.take(written)
+            for each in written.progress:
+                self.ledger.stored(each, self.now)
+
+    @rule()
+    def is_not_told(self) -> None:
+        """Let the worker not learn whether the log has it."""
+        if self.open is not None:
+            for each in self.open.progress:
+                self.ledger.not_stored(each)
+            self.open, self.undecided = None, self.open
+
+    @rule(has_it=st.booleans())
+    def is_decided(self, has_it: bool) -> None:
+        written, self.undecided = self.undecided, None
+        assert written is None or not has_it or self.take(written)
+
+    @rule()
+    def comes_late(self) -> None:
+        if self.late:
+            assert not self.take(self.late.pop())
+
+    def take(self, written: Written) -> bool:
+        """Take a transaction as the log does: as a whole, and of the group's generation only."""
+        if written.generation != self.generation:
+            return False
+        self.committed.update(written.offsets)
+        for each in written.progress:
             self.progress[(each.route.user, each.route.id), each.entry.partition] = each.progress
-            self.ledger.stored(each, self.now)
-        self.writing = []
-
-    @rule()
-    def is_not_stored(self) -> None:
-        for each in self.writing:
-            self.ledger.not_stored(each)
-        self.writing = []
+        return True
 
     # ---- what holds ----
 
@@ -283,8 +338,7 @@ class World(RuleBasedStateMachine):
                 route.is_in_flight = False
                 self.in_flight = [(route, route.batch(400))]
                 self.answered(True)
-            self.commit(True)
-            self.acknowledge()
+            self.keep(True)
             if self.is_done():
                 break
         assert self.is_done()
@@ -308,7 +362,7 @@ class World(RuleBasedStateMachine):
         )
 
 
-World.TestCase.settings = settings(max_examples=80, stateful_step_count=50, deadline=None)
+World.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
 TestWorld = World.TestCase
 
 
@@ -330,7 +384,7 @@ def test_an_older_acknowledgement_does_not_end_what_holds_the_group_back() -> No
     ledger.assign(0, 0, 0, 0, {("anna", "1"): Progress(offset=0)})
     ledger.take_behind(0, 0, 0, [], list(ledger.eligible(0)), 0.0)
     ledger.commits()
-    [says_live] = ledger.to_store(0.0, is_member=True)
+    [says_live] = ledger.to_store(0.0)
     assert says_live.progress.live
     # Before the log has said that it has this, the forwarding falls behind again.
     arrived = [
@@ -340,7 +394,7 @@ def test_an_older_acknowledgement_does_not_end_what_holds_the_group_back() -> No
     ledger.give_up_waiting(31.0)
     ledger.stored(says_live, 31.0)
     assert ledger.commits() == {0: 0}, "a new worker would take it for live, and begin there"
-    [says_behind] = ledger.to_store(31.0, is_member=True)
+    [says_behind] = ledger.to_store(31.0)
     assert says_behind.progress == Progress(offset=0)
     ledger.stored(says_behind, 31.0)
     assert ledger.commits() == {0: 10}
@@ -358,7 +412,7 @@ def test_what_was_refused_is_counted_once_wherever_its_partition_goes() -> None:
         ledger.refused(route, arrived.record, f"why {offset}")
 
     def store(ledger: Ledger) -> None:
-        for each in ledger.to_store(100.0, is_member=False, is_last=True):
+        for each in ledger.to_store(100.0, (0, 1)):
             stored[each.entry.partition] = each.progress
             ledger.stored(each, 100.0)
 
@@ -390,12 +444,30 @@ def test_what_was_refused_is_counted_once_wherever_its_partition_goes() -> None:
     }
 
 
+def test_what_the_log_may_have_or_not_is_written_again() -> None:
+    ledger = Ledger()
+    ledger.put(("anna", "1"), forwarding())
+    ledger.assign(0, 0, 0, 10, {("anna", "1"): Progress(offset=0, live=True)})
+    (route,) = ledger.routes()
+    ledger.pause(route, is_paused=True)
+    ledger.commits()
+    [says_behind] = ledger.to_store(0.0)
+    assert not says_behind.progress.live
+    ledger.pause(route, is_paused=False)
+    ledger.take_behind(0, 0, 0, [], list(ledger.eligible(0)), 0.0)
+    # It is as the log had it before, and the log may say that it is behind.
+    ledger.not_stored(says_behind)
+    ledger.commits()
+    [says_live] = ledger.to_store(0.0)
+    assert says_live.progress == Progress(offset=0, live=True)
+
+
 def told_every_second(ledger: Ledger, first: int, last: int) -> list[tuple[int, Progress]]:
     """Store what is to be stored in each second; return when that was what."""
     told = []
     for second in range(first, last):
         ledger.commits()
-        for each in ledger.to_store(float(second), is_member=True):
+        for each in ledger.to_store(float(second)):
             told.append((second, each.progress))
             ledger.stored(each, float(second))
     return told

@@ -1,4 +1,4 @@
-"""A proxy between clients and a broker that holds back what they append."""
+"""A proxy between clients and a broker that holds back what they ask for."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from tests.tcp_server import tcp_server
 
 PRODUCE = 0
 HEARTBEAT = 12
+END_TXN = 26
+TXN_OFFSET_COMMIT = 28
 
 
 class HoldingProxy:
@@ -26,13 +28,22 @@ class HoldingProxy:
         self._stopping = asyncio.Event()
         self._serves = threading.Event()
         self._thread = threading.Thread(target=self._run)
-        #: Set while a request to append waits.
+        self._held = PRODUCE
+        self._containing = b""
+        #: Set while a request waits.
         self.is_held = threading.Event()
+        #: Set once a request that had to wait is answered.
+        self.is_answered = threading.Event()
         #: Requests so far, by the key of their API.
         self.requests: Counter[int] = Counter()
 
-    def hold(self) -> None:
-        """Let no request to append pass from now on."""
+    def hold(self, api: int = PRODUCE, containing: bytes = b"") -> None:
+        """Let no request to append, or for something else, pass from now on.
+
+        Those that do not contain these bytes pass, as far as nothing on their connection waits.
+        """
+        self._held, self._containing = api, containing
+        self.is_answered.clear()
         self._loop.call_soon_threadsafe(self._passes.clear)
 
     def release(self) -> None:
@@ -64,14 +75,16 @@ class HoldingProxy:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         answers, requests = await asyncio.open_connection("127.0.0.1", self._target)
-        passing = asyncio.create_task(_pass_on(answers, writer))
+        waited: set[bytes] = set()
+        passing = asyncio.create_task(self._answer(answers, writer, waited))
         try:
             while True:
-                size = await reader.readexactly(4)
-                frame = await reader.readexactly(int.from_bytes(size, "big"))
+                size, frame = await _frame(reader)
                 (api,) = struct.unpack_from(">h", frame)
                 self.requests[api] += 1
-                if api == PRODUCE and not self._passes.is_set():
+                is_meant = api == self._held and self._containing in frame
+                if is_meant and not self._passes.is_set():
+                    waited.add(frame[4:8])
                     self.is_held.set()
                     await self._passes.wait()
                     self.is_held.clear()
@@ -83,8 +96,23 @@ class HoldingProxy:
             requests.close()
             await asyncio.gather(passing, return_exceptions=True)
 
+    async def _answer(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, waited: set[bytes]
+    ) -> None:
+        """Pass answers on; `waited` are the numbers of the requests that have waited."""
+        try:
+            while True:
+                size, frame = await _frame(reader)
+                writer.write(size + frame)
+                if frame[:4] in waited:
+                    self.is_answered.set()
+                    waited.discard(frame[:4])
+        except asyncio.IncompleteReadError:
+            pass
+        finally:
+            writer.close()
 
-async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(1 << 16):
-        writer.write(data)
-    writer.close()
+
+async def _frame(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
+    size = await reader.readexactly(4)
+    return size, await reader.readexactly(int.from_bytes(size, "big"))

@@ -6,7 +6,6 @@ worker stops. The log is our broker, or Apache Kafka (-m kafka).
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +15,6 @@ from typing import NamedTuple
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from broker_core.protocol import definitions as api
 from consumers.worker.assignment import Assignment, Assignments
 from consumers.worker.erasure_filter import ErasureFilter
 from consumers.worker.exactly_once import ExactlyOnceResults
@@ -25,14 +23,10 @@ from consumers.worker.processing_guarantee import EXACTLY_ONCE
 from consumers.worker.records import OutputRecord
 from consumers.worker.results import SessionFailed
 from consumers.worker.worker import Worker
-from tests.apache_kafka import apache_kafka
-from tests.broker_core.server.raw_client import RawClient
 from tests.consumers.running import await_condition
 from tests.consumers.worker.counting import Counter, Counts, NoTelemetry
+from tests.consumers.worker.held_log import KINDS, held_log, members_of, put_member_out
 from tests.consumers.worker.holding_proxy import HEARTBEAT, HoldingProxy
-from tests.contract.broker_process import BrokerProcess
-from tests.ports import reserved_ports
-from waylog.config import parse_endpoint
 from waylog.kafka.clients import consumer_config, ensure_topics, producer_config
 from waylog.kafka.ranges.topic_reader import read_topic
 from waylog.kafka.topics import TOPICS, Topic
@@ -88,61 +82,20 @@ class Log(NamedTuple):
 
     def members(self) -> list[str]:
         """Return the ids of the group's members."""
-
-        async def ask() -> list[str]:
-            client = await RawClient.connect(parse_endpoint(self.servers))
-            answer = await client.call(api.DESCRIBE_GROUPS, 0, {"groups": [GROUP]})
-            await client.close()
-            return [each["member_id"] for each in answer["groups"][0]["members"]]
-
-        return asyncio.run(ask())
+        return members_of(self.servers, GROUP)
 
     def put_out(self) -> None:
         """Put the only member out of the group, and wait until it has asked for news."""
-
-        async def leave(member: str) -> int:
-            client = await RawClient.connect(parse_endpoint(self.servers))
-            body = {"group_id": GROUP, "members": [{"member_id": member}]}
-            answer = await client.call(api.LEAVE_GROUP, 3, body)
-            await client.close()
-            return int(answer["error_code"])
-
-        [member] = self.members()
-        assert asyncio.run(leave(member)) == 0
+        put_member_out(self.servers, GROUP)
         before = self.proxy.requests[HEARTBEAT]
         await_condition(lambda: self.proxy.requests[HEARTBEAT] > before, 60, "a heartbeat")
 
 
-@pytest.fixture(params=["waylog", pytest.param("apache-kafka", marks=pytest.mark.kafka)])
+@pytest.fixture(params=KINDS)
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
-    direct, target, port = reserved_ports(3)
-    held = {
-        "listener_security_protocol_map": "HELD:PLAINTEXT",
-        "listeners": f"HELD://127.0.0.1:{target}",
-        "advertised_listeners": f"HELD://127.0.0.1:{port}",
-    }
-    with HoldingProxy(port, target) as proxy:
-        if request.param == "apache-kafka":
-            with apache_kafka(more=held) as servers:
-                yield _made(servers, port, proxy)
-            return
-        plain = f"PLAINTEXT://127.0.0.1:{direct}"
-        broker = BrokerProcess(
-            tmp_path,
-            listener_security_protocol_map="HELD:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-            listeners=f"{plain},{held['listeners']}",
-            advertised_listeners=f"{plain},{held['advertised_listeners']}",
-        )
-        broker.start()
-        try:
-            yield _made(f"127.0.0.1:{direct}", port, proxy)
-        finally:
-            broker.stop()
-
-
-def _made(servers: str, port: int, proxy: HoldingProxy) -> Log:
-    ensure_topics(servers, (*TOPICS, *OURS))
-    return Log(servers, f"127.0.0.1:{port}", proxy)
+    with held_log(request.param, tmp_path) as (servers, held, proxy):
+        ensure_topics(servers, (*TOPICS, *OURS))
+        yield Log(servers, held, proxy)
 
 
 @contextmanager

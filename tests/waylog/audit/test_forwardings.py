@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.consumers.connect.http.http_server import HttpServer
 from tests.consumers.forwarding.running import LOOPBACK, Platform, lats
 from tests.consumers.running import await_condition
 from tests.waylog.audit.running import AuditedLog
+from waylog.forwarding.definition import GROUP, Progress
 from waylog.forwarding.keys import FORWARDING_KEY, forwarding_keys
 from waylog.forwarding.pauses import Pause
-from waylog.kafka.clients import client_config
-from waylog.kafka.topics import LOCATION
+from waylog.kafka.clients import client_config, producer_config
+from waylog.kafka.topics import FORWARDING_PROGRESS, LOCATION
 
 #: A zone in which it is about noon: the day of a run near midnight would be another at its end.
 ZONE = f"Etc/GMT{time.gmtime().tm_hour - 12:+d}"
@@ -268,6 +269,31 @@ def test_what_the_log_deletes_before_it_is_sent_is_told(audited: Audited) -> Non
     (reason,) = audited.forwarding("fred/phone", 1)["unknown_because"]
     assert "deleted" in reason["reason"]
     assert audited.printed("device", "fred/phone").count("unknown 100: ") == 1
+
+
+def test_what_is_behind_an_open_transaction_is_not_known_yet(audited: Audited) -> None:
+    platform, log = audited.platform, audited.log
+    platform.stop_workers()
+    platform.put("jana", 1, "https://example.org/")
+    (lat,) = platform.fixes("jana/phone", 1)
+    place = audited.fix(id_of(lat), "jana/phone")["places"][0]
+    partition, offset = place["partition"], place["offset"]
+    platform.put_progress("jana", 1, partition, Progress(offset=offset, live=True))
+    log.commit(GROUP, {partition: offset})
+    assert audited.counts("jana/phone", 1) == {"waiting": 1}
+    # One worker is killed while it writes; another one lets the group go on without its forwarding.
+    killed = Producer(producer_config(log.servers, "test", transactional_id="killed"))
+    killed.init_transactions(60)
+    killed.begin_transaction()
+    killed.produce(FORWARDING_PROGRESS, None, b"nobody\n0123456789abcdef\n0")
+    assert killed.flush(60) == 0
+    platform.put_progress("jana", 1, partition, Progress(offset=offset))
+    log.commit(GROUP, {partition: offset + 1})
+    receipt = audited.device("jana/phone")
+    assert receipt["forwardings"] is None
+    assert [each for each in receipt["unknown"] if "have yet to be read" in each]
+    killed.abort_transaction(60)
+    assert audited.counts("jana/phone", 1) == {"waiting": 1}
 
 
 def test_without_their_key_forwardings_are_unknown_and_say_why(
