@@ -18,6 +18,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from waylog.kafka.clients import producer_config
 from waylog.kafka.errors import error_text, forbidden_kind, forbidden_text, not_stored_text
+from waylog.kafka.group_membership import Generation
 from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 from waylog.kafka.topics import FORWARDING_PROGRESS, LOCATION
 
@@ -29,8 +30,6 @@ logger = logging.getLogger(__name__)
 _TRANSACTION_MS: Final = 10_000
 _ABORT_S: Final = 1.0
 _POLL_S: Final = 0.05
-#: Bytes of a group's metadata, as librdkafka writes them, that have its version and the generation.
-_GENERATION_END: Final = 11
 
 #: A key, and a value that is sealed already; None removes what the log has of the key.
 Record = tuple[bytes, bytes | None]
@@ -48,8 +47,7 @@ class ProgressWriter:
     ) -> None:
         """`consumer`, which reads for the group, has not subscribed yet."""
         self._consumer: Final = consumer
-        # The log takes offsets without a generation from everybody.
-        self._no_generation: Final = _generation(consumer.consumer_group_metadata())
+        self._generation: Final = Generation(consumer)
         #: Of this process alone, for all its producers: each one ends what the one before has left.
         self._transactional_id: Final = f"{group}-{uuid.uuid4()}"
         self._properties: Final[dict[str, Any]] = producer_config(
@@ -73,7 +71,7 @@ class ProgressWriter:
         """
         deadline = time.monotonic() + patience_s
         metadata = self._consumer.consumer_group_metadata()
-        if _generation(metadata) == self._no_generation:
+        if not self._generation.is_in(metadata):
             raise NotWritten("the group has put this process out")
         places = [TopicPartition(LOCATION, *each) for each in offsets.items()]
         try:
@@ -141,10 +139,6 @@ class ProgressWriter:
         if forbidden_kind(error) == "group":
             return error_text(error)
         return not_stored_text(error, FORWARDING_PROGRESS)
-
-
-def _generation(metadata: Any) -> bytes:
-    return bytes(metadata)[:_GENERATION_END]
 
 
 def _check(deadline: float) -> None:

@@ -38,6 +38,7 @@ from waylog.kafka.errors import (
     is_purged,
     not_stored_text,
 )
+from waylog.kafka.group_membership import Generation
 from waylog.kafka.topics import ERROR
 
 logger = logging.getLogger(__name__)
@@ -83,8 +84,7 @@ class ExactlyOnceResults(Generic[StateT]):
         self._transactional_id = membership.transactional_id
         self._consumer = consumer
         self._assignments = assignments
-        # That of a consumer which is in no generation. Offsets that come with it are not fenced.
-        self._no_member = consumer.consumer_group_metadata()
+        self._generation = Generation(consumer)
         self._is_open = False
         self._has_letters = False
         self._is_void = False  # the session has failed: nothing can be committed any more
@@ -212,7 +212,7 @@ class ExactlyOnceResults(Generic[StateT]):
             if each.acknowledged > each.committed
         ] or [self._known_offset(assignments[0])]
         metadata = self._consumer.consumer_group_metadata()
-        if metadata == self._no_member:
+        if not self._generation.is_in(metadata):
             raise self._failed("the group has put this member out")
         self._producer.client.send_offsets_to_transaction(offsets, metadata, _CALL_S)
 

@@ -1,9 +1,9 @@
-"""Leaves a consumer group without a deadlock in librdkafka."""
+"""What a member of a consumer group needs beside librdkafka: its generation, a way to leave."""
 
 from __future__ import annotations
 
 import logging
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException
 
@@ -18,6 +18,29 @@ _POLL_S: Final = 0.05
 #: Idle polls in a row that end the wait. One is not enough: a poll whose time a callback took ends
 #: although another callback is due.
 _QUIET_POLLS: Final = 2
+#: Bytes of a group's metadata, as librdkafka writes them, that have its version and the generation.
+_GENERATION_END: Final = 11
+
+
+class Generation:
+    """Tells whether a consumer is in a generation of its group.
+
+    The log takes offsets without a generation from everybody, so a transaction that has them is not
+    fenced (KIP-447).
+    """
+
+    def __init__(self, consumer: Consumer) -> None:
+        """`consumer` has not subscribed yet."""
+        self._none: Final = _generation(consumer.consumer_group_metadata())
+
+    def is_in(self, metadata: Any) -> bool:
+        """Tell whether metadata of the group are those of a member of a generation."""
+        # A member that was put out may keep its name, so only this part is compared.
+        return _generation(metadata) != self._none
+
+
+def _generation(metadata: Any) -> bytes:
+    return bytes(metadata)[:_GENERATION_END]
 
 
 def leave_group(consumer: Consumer) -> None:
