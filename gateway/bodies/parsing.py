@@ -36,7 +36,7 @@ _FREED_AT_ONCE: Final = 1_000
 _WAITING_EACH: Final = 8
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Parsed).decode
+_decode = msgspec.json.Decoder(Parsed).decode
 _decode_records = msgspec.msgpack.Decoder(list[Produced]).decode
 _decode_refusal = msgspec.msgpack.Decoder(tuple[int, str]).decode
 

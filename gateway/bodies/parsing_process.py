@@ -1,8 +1,9 @@
 """`python -m gateway.bodies.parsing_process`: parses request bodies for gateway.bodies.parsing.
 
 A question on standard input is a length of four bytes, a Question in MessagePack, and the body. The
-answer consists of frames: a length, a letter and, in a piece, MessagePack of a Parsed. The process
-ends at the end of its input.
+answer consists of frames: a length, a letter and, in a piece, JSON of a Parsed, since MessagePack
+has no integers of more than 64 bits, or MessagePack of records. The process ends at the end of its
+input.
 """
 
 from __future__ import annotations
@@ -46,10 +47,11 @@ PARSERS: Final[dict[str, Parser]] = {
 }
 
 _encode = msgspec.msgpack.Encoder().encode
+_encode_parsed = msgspec.json.Encoder().encode
 
 
-def pieces(part: Callable[[int, int], object], count: int) -> Iterator[bytes]:
-    """Yield `part(start, end)` for all of `count` items as one or more pieces of MessagePack.
+def pieces(part: Callable[[int, int], bytes], count: int) -> Iterator[bytes]:
+    """Yield `part(start, end)` for all of `count` items, as one or more pieces.
 
     Pieces are small enough that decoding one of them does not take long.
     """
@@ -57,8 +59,8 @@ def pieces(part: Callable[[int, int], object], count: int) -> Iterator[bytes]:
         yield from _in_halves(part, start, min(start + _ITEMS_A_PIECE, max(1, count)))
 
 
-def _in_halves(part: Callable[[int, int], object], start: int, end: int) -> Iterator[bytes]:
-    piece = _encode(part(start, end))
+def _in_halves(part: Callable[[int, int], bytes], start: int, end: int) -> Iterator[bytes]:
+    piece = part(start, end)
     if len(piece) <= _PIECE_BYTES_MAX or end - start == 1:
         yield piece
         return
@@ -67,13 +69,13 @@ def _in_halves(part: Callable[[int, int], object], start: int, end: int) -> Iter
     yield from _in_halves(part, middle, end)
 
 
-def _some_of(records: list[Produced], start: int, end: int) -> list[Produced]:
-    return records[start:end]
+def _some_of(records: list[Produced], start: int, end: int) -> bytes:
+    return _encode(records[start:end])
 
 
-def _part_of(parsed: Parsed, start: int, end: int) -> Parsed:
+def _part_of(parsed: Parsed, start: int, end: int) -> bytes:
     part = {name: getattr(parsed, name)[start:end] for name in LISTS}
-    return msgspec.structs.replace(parsed, **part)
+    return _encode_parsed(msgspec.structs.replace(parsed, **part))
 
 
 def main() -> None:

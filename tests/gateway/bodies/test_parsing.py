@@ -53,6 +53,24 @@ async def test_what_comes_back_in_pieces_is_what_the_body_holds(parsing: Parsing
     assert len(children()) == 1
 
 
+async def test_values_that_few_formats_hold_come_back_as_they_are(parsing: Parsing) -> None:
+    integers = [2**63, 2**64, -(2**63) - 1, 10**25, -(10**300)]
+    values = [
+        *integers,
+        *(-0.0, 5e-324, 1.7976931348623157e308, 0.1, None, True, "", "\0\x1f\u2028\U0001f600"),
+        *([], {}, [[2**64]], {"": {"a": [None, 10**25]}}),
+    ]
+    content = msgspec.json.encode(
+        [{"lat": 47.0, "lon": 9.0, "time": NOW + n, "odd": each} for n, each in enumerate(values)]
+    )
+    expected = positions.parse(content, CONTEXT)
+    kept = [(fix.attributes or {}).get("odd") for fix in expected.fixes]
+    assert kept[: len(integers)] == integers
+    found = await parsing.parse(FORMAT, content, CONTEXT, "ada")
+    assert found == expected
+    assert repr(found) == repr(expected)  # -0.0 and 0.0, 1 and True are equal
+
+
 async def test_an_answer_that_nobody_waits_for_is_nobody_elses(parsing: Parsing) -> None:
     await parsing.parse(FORMAT, body(1), CONTEXT, "ada")
     for turns in (2, 20):
