@@ -544,9 +544,7 @@ def test_secrets_are_in_no_message_about_an_answer_that_is_none_of_http(
         thread = threading.Thread(target=answer, args=(listener,), daemon=True)
         thread.start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/in"
-        sink = make_sink(
-            url=url, authorization_type="bearer", bearer_token=secret, max_retries="0"
-        )
+        sink = make_sink(url=url, authorization_type="bearer", bearer_token=secret, max_retries="0")
         with pytest.raises(ConnectException) as raised:
             sink.put(1)
         thread.join(10)
