@@ -186,8 +186,8 @@ class RegistryClient:
     def _asked(self, ask: Callable[[], Answer]) -> Answer:
         self._answers += 1
         if self._answers > _SCHEMAS_MAX:
-            # It keeps all schemas that it was ever told (confluent-kafka's _SchemaCache, as of 2.16;
-            # `cache.capacity` is of other things).
+            # It keeps all schemas that it was ever told (confluent-kafka's _SchemaCache, as of
+            # 2.16; `cache.capacity` is of other things).
             self._client.clear_caches()
             self._answers = 1
         try:

@@ -1,7 +1,7 @@
 """A source that ends its transactions itself: every third record is the last of one.
 
-It counts up. A transaction whose last number is in the file of aborts is aborted. What it is told to
-be in the log is noted in a file.
+It counts up. A transaction whose last number is in the file of aborts is aborted. What it is told
+to be in the log is noted in a file.
 """
 
 from __future__ import annotations
