@@ -283,6 +283,39 @@ def test_pauses_grow_and_the_server_may_ask_for_more(
     sink.task.put(records)
 
 
+def test_of_several_pauses_that_a_server_asks_for_the_longest_is_kept(
+    make_sink: MakeSink, server: HttpServer
+) -> None:
+    pauses = {b"short": "2", b"long": "30", b"none": ""}
+    server.answer = lambda seen: (429, "slow down", {"Retry-After": pauses[seen.body]})
+    sink = make_sink(connections="1", retry_backoff_ms="1000")
+    for order in (("short", "long", "none"), ("long", "short", "none"), ("none", "short", "long")):
+        with pytest.raises(RetriableException):
+            sink.task.put([record(each, key=each) for each in order])
+        assert 30_000 <= sink.context.timeouts[-1] <= 30_001
+        sink.now += 31
+
+
+def test_what_waits_behind_others_is_sent_once_though_its_batch_comes_again(
+    make_sink: MakeSink, server: HttpServer
+) -> None:
+    failing = [b"bad", b"x"]
+    server.answer = lambda seen: (503, "bug") if seen.body in failing else None
+    sink = make_sink()
+    first = [record("bad", key="bad"), record("a", key="a")]
+    with pytest.raises(RetriableException):
+        sink.task.put(first)
+    sink.now += 2
+    sink.task.put(first)
+    second = [record("behind", key="bad"), record("x", key="x")]
+    with pytest.raises(RetriableException):
+        sink.task.put(second)
+    failing.clear()
+    sink.put_until_taken(second)
+    assert server.bodies.count("behind") == 1
+    assert sink.committable(second) == second[-1].offset + 1
+
+
 def test_a_refused_record_is_reported_and_the_others_go_on(
     make_sink: MakeSink, server: HttpServer
 ) -> None:
