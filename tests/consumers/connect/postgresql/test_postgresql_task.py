@@ -475,6 +475,10 @@ def test_refused_rows_are_told_apart_over_a_new_connection_too(make_sink: MakeSi
 
 def test_a_session_keeps_few_tables_of_its_own(make_sink: MakeSink) -> None:
     sink = make_sink(**BY_ID)
+    sink.postgres.query(
+        "DO $$ BEGIN FOR i IN 0..33 LOOP"
+        " EXECUTE format('CREATE TABLE t%s (id text PRIMARY KEY)', i); END LOOP; END $$"
+    )
     for number in range(34):
         sink.put({"id": str(number)}, topic=f"t{number}")
     [(kept,)] = sink.postgres.query(
