@@ -188,7 +188,7 @@ class RegistryClient:
         if self._answers > _SCHEMAS_MAX:
             # It keeps all schemas that it was ever told (confluent-kafka's _SchemaCache, as of
             # 2.16; `cache.capacity` is of other things).
-            self._client.clear_caches()
+            self._client.clear_caches()  # type: ignore[no-untyped-call]
             self._answers = 1
         try:
             return ask()
