@@ -66,7 +66,7 @@ class ReaderAccount:
             self.since = received if self.since is None else min(self.since, received)
 
     def refused_because(self, reason: str, number: int = 1) -> None:
-        """Count a reason; only the first few different ones are kept."""
+        """Count a reason, or take it back with -1; the first few different ones are kept."""
         if self.reasons is None:
             self.reasons = Counter()
         count_reason(self.reasons, reason, number)
@@ -280,8 +280,8 @@ class Accounts:
             else:
                 state = self._state(reader, fix, is_history=is_history)
             account.readers[index].count(state, number, fix.received)
-            if state is State.REFUSED and refusals is not None and number > 0:
-                account.readers[index].refused_because(refusals[reader.name])
+            if state is State.REFUSED and refusals is not None:
+                account.readers[index].refused_because(refusals[reader.name], number)
             if is_history:
                 of_history = state
         return of_history

@@ -53,6 +53,9 @@ class ForwardingAccount:
         """Count a fix, or take it back with -1."""
         outcome, reason = judged
         self.counts[outcome] += number
+        if reason is not None:
+            reasons = self.reasons if outcome is Outcome.REFUSED else self.unknown
+            count_reason(reasons, reason, number)
         if number < 0:
             return
         self.partitions.add(fix.partition)
@@ -60,8 +63,6 @@ class ForwardingAccount:
             self.until = max(self.until or 0, fix.received)
         elif outcome is Outcome.WAITING:
             self.since = fix.received if self.since is None else min(self.since, fix.received)
-        if reason is not None:
-            count_reason(self.reasons if outcome is Outcome.REFUSED else self.unknown, reason)
 
 
 class ForwardingPosition(msgspec.Struct, frozen=True):

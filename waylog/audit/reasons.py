@@ -19,10 +19,12 @@ class ReasonCount(msgspec.Struct, frozen=True):
 
 
 def count_reason(reasons: Counter[str], reason: str, number: int = 1) -> None:
-    """Count a reason; of many different ones only the first few are kept."""
+    """Count a reason, or take it back with -1; of many different ones the first few are kept."""
     reason = reason[:_REASON_CHARACTERS_MAX]
-    if reason in reasons or len(reasons) < _REASONS_MAX:
+    if reason in reasons or (number > 0 and len(reasons) < _REASONS_MAX):
         reasons[reason] += number
+        if reasons[reason] <= 0:
+            del reasons[reason]
 
 
 def reason_counts(reasons: Counter[str] | None) -> list[ReasonCount]:

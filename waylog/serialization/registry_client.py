@@ -66,6 +66,8 @@ class RegistryClient:
         self._latest: Final[dict[tuple[str, str | None], tuple[RegisteredSchema, float]]] = {}
         #: Why an id has no schema that could be read, and until when that is believed.
         self._unknown: Final[dict[SchemaId, tuple[str, float]]] = {}
+        #: Answers since the client's own memory was emptied.
+        self._answers = 0
 
     def close(self) -> None:
         """Close connections."""
@@ -182,6 +184,12 @@ class RegistryClient:
         return found
 
     def _asked(self, ask: Callable[[], Answer]) -> Answer:
+        self._answers += 1
+        if self._answers > _SCHEMAS_MAX:
+            # It keeps all schemas that it was ever told (confluent-kafka's _SchemaCache, as of
+            # 2.16; `cache.capacity` is of other things).
+            self._client.clear_caches()  # type: ignore[no-untyped-call]
+            self._answers = 1
         try:
             return ask()
         except SchemaRegistryError as error:

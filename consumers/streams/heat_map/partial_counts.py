@@ -211,7 +211,10 @@ class PartialCounts(StreamProcessor[HeatState]):
             assert state is not None
             over = [start for start in closed if start in state.minutes]
             for start in over:
-                self._add_to_long(device, start, state.minutes.pop(start), state, store, counts)
+                minute = state.minutes.pop(start)
+                # Long windows that are no longer are the short ones.
+                if self._long_s > self._window_s:
+                    self._add_to_long(device, start, minute, state, store, counts)
             if not state.minutes:
                 store.delete(device)
             elif over:

@@ -1,6 +1,7 @@
 """A source that ends its transactions itself: every third record is the last of one.
 
-It counts up. A transaction whose last number is in the file of aborts is aborted.
+It counts up. A transaction whose last number is in the file of aborts is aborted. What it is told
+to be in the log is noted in a file.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from consumers.connect.configuration.definitions import ConfigDef, ConfigKey, Co
 from consumers.connect.configuration.plugins import ExactlyOnceSupport
 from consumers.connect.data.records import SourceRecord
 from consumers.connect.plugins.connector import SourceConnector
-from consumers.connect.plugins.source_task import SourceTask
+from consumers.connect.plugins.source_task import RecordMetadata, SourceTask
 
 _PARTITION: Final = {"counter": "one"}
 _LAST: Final = 30
@@ -28,10 +29,12 @@ class BoundedTask(SourceTask):
         self._next = int(stored.get("next", 0))
         self._topic = properties["topic"]
         self._aborts = {int(each) for each in Path(properties["aborts"]).read_text().split()}
+        self._told = Path(properties["told"])
 
     def poll(self) -> Sequence[SourceRecord] | None:
+        # So that the log has what came before, also of a transaction that is aborted.
+        time.sleep(0.05)
         if self._next >= _LAST:
-            time.sleep(0.05)
             return None
         records = []
         # Batches do not end where transactions do.
@@ -52,6 +55,10 @@ class BoundedTask(SourceTask):
         self._next += len(records)
         return records
 
+    def commit_record(self, record: SourceRecord, metadata: RecordMetadata | None) -> None:
+        with self._told.open("a") as file:
+            file.write(f"{record.value}\n")
+
     def stop(self) -> None:
         pass
 
@@ -64,6 +71,7 @@ class BoundedSource(SourceConnector):
         [
             ConfigKey(name="topic", type=ConfigType.STRING),
             ConfigKey(name="aborts", type=ConfigType.STRING),
+            ConfigKey(name="told", type=ConfigType.STRING),
         ]
     )
     task_class = BoundedTask

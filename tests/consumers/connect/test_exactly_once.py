@@ -100,31 +100,41 @@ def runs_task(worker: DistributedProcess) -> bool:
 def test_a_connector_ends_its_transactions_itself(
     servers: str, make_group: MakeGroup, tmp_path: Path
 ) -> None:
-    topic, packages, aborts = unique("bounded"), tmp_path / "packages", tmp_path / "aborts"
+    topic, packages = unique("bounded"), tmp_path / "packages"
+    aborts, told = tmp_path / "aborts", tmp_path / "told"
     create_topic(servers, topic)
     packages.mkdir()
     shutil.copy(bounded_source.__file__, packages)
     install(packages, "bounded_source", "Bounded = bounded_source:BoundedSource")
-    aborts.write_text("8 17")
+    aborts.write_text("5 17 29")
     (worker,) = make_group(1, unique("bounded"), **ENABLED)
     worker.start(python_path=packages)
     config = {
         "connector.class": "Bounded",
         "topic": topic,
         "aborts": str(aborts),
+        "told": str(told),
         "exactly.once.support": "required",
         "transaction.boundary": "connector",
     }
     create(worker, "in", config)
     records = Topic(servers, topic)
-    void = {6, 7, 8, 15, 16, 17}
+    void = {3, 4, 5, 15, 16, 17, 27, 28, 29}
     wanted = [str(number) for number in range(30) if number not in void]
     wait_until(lambda: len(records.read()) >= len(wanted), "all numbers", worker)
     # What was aborted does not come again: its offset is stored.
+    stored = [{"partition": {"counter": "one"}, "offset": {"next": 30}}]
+    wait_until(
+        lambda: worker.ask("GET", "/connectors/in/offsets")[1]["offsets"] == stored,
+        "the last offset",
+        worker,
+    )
     expect(worker, "POST", "/connectors/in/restart?includeTasks=true", 202)
     wait_until(lambda: running(worker, ["in"]), "it runs again", worker)
     assert worker.stop() == 0
     assert records.values() == wanted
+    # It is told of what is committed alone.
+    assert told.read_text().split() == wanted
     records.close()
 
 

@@ -144,6 +144,43 @@ def test_a_changed_forwarding_is_tried_at_once() -> None:
     assert list(schedule.next(600.0)) == [], "it is queued once"
 
 
+def down(*routes: Route) -> Schedule:
+    """Return a schedule of forwardings whose server could not be reached at 0.0 s."""
+    schedule = Schedule(Pauses(first_s=1, longest_s=1))
+    for each in routes:
+        schedule.offer(each, 0.0)
+    for each in list(schedule.next(0.0)):
+        schedule.end(each, GONE, 0.0, 0.1)
+    return schedule
+
+
+def test_a_server_that_is_down_is_tried_by_another_when_the_one_that_did_is_paused() -> None:
+    one, other = route(1, "https://down"), route(2, "https://down")
+    schedule = down(one, other)
+    [prober] = schedule.next(2.0)
+    schedule.end(prober, GONE, 2.0, 0.1)
+    prober.is_paused_by_administrator = True
+    [left] = {one, other} - {prober}
+    assert list(schedule.next(2.5)) == []
+    assert [each for now in (4.0, 6.0) for each in schedule.next(now)] == [left]
+
+
+def test_a_server_that_is_down_is_tried_by_another_when_the_one_that_was_to_has_nothing() -> None:
+    one, other = route(1, "https://down"), route(2, "https://down")
+    schedule = down(one, other)
+    hanging = [route(10 + each, f"https://hangs{each}") for each in range(SLOW)]
+    for each in hanging:
+        each.is_slow = True
+        schedule.offer(each, 0.5)
+    assert set(schedule.next(0.5)) == set(hanging)
+    # One of the two waits for a place, and is removed before there is one.
+    assert list(schedule.next(2.0)) == []
+    for offset in range(10):
+        one.remove(one.entries[0], offset)
+    schedule.end(hanging[0], Failure("400"), 2.1, 0.1)
+    assert [each for now in (2.1, 4.0, 6.0) for each in schedule.next(now)] == [other]
+
+
 def test_a_server_is_asked_again_when_it_wants_to() -> None:
     schedule = Schedule()
     one = route(1, "https://busy")

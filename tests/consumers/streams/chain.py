@@ -81,6 +81,14 @@ class Chain:
         for stage in self.stages:
             stage.restart()
 
+    def forget_records(self) -> None:
+        """Forget what was written so far; the stores stay."""
+        self.outputs.clear()
+        self.forwarded.clear()
+        for stage in self.stages:
+            for records in stage.changelog.values():
+                records.clear()
+
     def _take(self, stage: Stage, outputs: list[OutputRecord]) -> None:
         self.forwarded += outputs
         stage.keep()

@@ -188,6 +188,15 @@ def test_sessions_are_runs_without_a_gap(
     assert {window: count for window, count in found.items() if count is not None} == expected
 
 
+def test_a_session_that_has_closed_gets_no_more() -> None:
+    topology = stream("t", "trip", Trip, time=lambda trip: trip.at)
+    piped = Piped(topology.group_by_key().windowed_by(sessions(0.02)).count().to("x"))
+    # The last one is not late itself: what comes up to 20 ms after it may still join it.
+    piped.send(trip("a", 1, 0), trip("b", 1, 30), trip("a", 1, 15))
+    found = sorted((each["start"], each["end"], each["value"]) for _, each in piped.all("x"))
+    assert found == [(0, 0, 1), (15, 15, 1), (30, 30, 1)]
+
+
 def test_sessions_need_to_know_how_two_become_one() -> None:
     grouped = stream("t", "trip", Trip).group_by_key().windowed_by(sessions(5))
     with pytest.raises(ConfigError, match="sessions need aggregate"):

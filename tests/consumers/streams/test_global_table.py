@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
@@ -41,6 +41,31 @@ def test_all_that_was_read_is_handed_out_at_once(topic: Broker) -> None:
         table.follow(found.__setitem__)
         assert {key for key, value in found.items() if value} >= circles("a").keys()
     finally:
+        table.close()
+
+
+def test_what_is_no_definition_removes_the_one_before(topic: Broker) -> None:
+    found: dict[str, object] = {}
+    name = "ann/other"
+    table = GlobalTable(topic.address, GEOFENCE, lambda _key, value: msgspec.json.decode(value))
+
+    def write(value: bytes | None) -> None:
+        write_definitions(topic.address, GEOFENCE_TOPIC, {name: value}, "a geofence")
+
+    def follows(expected: object) -> Callable[[], bool]:
+        def has_followed() -> bool:
+            table.follow(found.__setitem__)
+            return name in found and found[name] == expected
+
+        return has_followed
+
+    try:
+        write(b'{"a":1}')
+        await_condition(follows({"a": 1}), 60, "the definition")
+        write(b"{")
+        await_condition(follows(None), 60, "its end")
+    finally:
+        write(None)
         table.close()
 
 

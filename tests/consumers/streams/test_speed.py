@@ -51,6 +51,8 @@ def test_a_position_known_roughly_makes_nobody_speed() -> None:
     driven = speed()
     assert not driven.send(make_fix(0, accuracy=20), make_fix(10, 47.14 + 2 * STEP, accuracy=150))
     assert told(driven.send(make_fix(20, 47.14 + 8 * STEP, accuracy=20))) == [("begin", at(20))]
+    # Whichever of the two is known roughly.
+    assert not speed().send(make_fix(0, accuracy=150), make_fix(10, 47.14 + 2 * STEP, accuracy=20))
 
 
 def test_a_jump_and_the_way_back_are_left_out() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Sequence
 
 import msgspec
@@ -124,3 +126,15 @@ def test_erased_devices_are_forgotten_with_all_keys_that_begin_with_them() -> No
     driven.store = restored
     count(driven, "a/b", time=9)
     assert dict(restored.items()) == {"a/b": Value(1, 9)}
+
+
+def test_a_store_that_was_given_away_takes_no_memory() -> None:
+    driven = Driven(Counter(Properties()))
+    given_away = driven.task.new_state()
+    record = Record(b"1", b"a")
+    driven.task.process({1: [record]}, {0: driven.store, 1: given_away}, driven.now_ms)
+    remembered = weakref.ref(given_away)
+    del given_away
+    driven.task.late_results({0: driven.store}, driven.now_ms)
+    gc.collect()
+    assert remembered() is None

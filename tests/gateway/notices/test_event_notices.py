@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.friends.friend_filter import FriendFilter
+from gateway.notices import event_notices
 from gateway.notices.event_notices import FRESH_MS, LATE_MS, EventNotices, Notice, kind_of
 from gateway.users.rights import Rights
 from tests.gateway.friends.test_told_events import AWAY, HOME, NOW, Homes, around, event, fence
@@ -114,6 +115,18 @@ def test_what_a_device_says_itself_makes_no_notice(teller: Teller) -> None:
     ]
     assert kind_of(fence(transition=["enter"])) is None
     assert kind_of(event("enter")) is None
+
+
+def test_ids_of_so_many_events_are_remembered(
+    teller: Teller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_notices, "_KNOWN_MAX", 3)
+    events = [fence() for _ in range(6)]
+    for number, each in enumerate(events):
+        each.id = str(number)
+        assert teller.notices.is_news(each)
+    assert not teller.notices.is_news(events[5])
+    assert teller.notices.is_news(events[0])
 
 
 def test_an_event_is_news_once_and_not_when_it_is_old(teller: Teller) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
+from gateway.users.database import UserStore
 from tests.consumers.running import Broker, await_condition
 from tests.gateway.running import Gateway, Login, json_of
 from waylog.kafka.clients import producer_config
@@ -97,7 +99,8 @@ def test_an_event_is_told_once_also_after_a_kill(
     client = Client(own_gateway, ada, topic, f"owntracks/{ada.name}/+/event")
     first = fence_event(ada, "first")
     append(gateway_broker.address, b"no event", b"", key=b"et-ada/phone")
-    append(gateway_broker.address, first, key=b"eve/phone")
+    # What somebody else wrote of the device is not told, and does not count as the event itself.
+    append(gateway_broker.address, fence_event(ada, "forged"), first, key=b"eve/phone")
     append(gateway_broker.address, first, first, fence_event(ada, "old", age_ms=3_600_000))
     append(gateway_broker.address, fence_event(ada, "late", age_ms=600_000))
     await_condition(lambda: names(client.of(topic)) == ["first", "late"], 60, "two notices")
@@ -117,6 +120,24 @@ def test_an_event_is_told_once_also_after_a_kill(
     await_condition(lambda: "last" in names(client.of(topic)), 60, "the last notice")
     assert names(client.of(topic)) == ["meanwhile", "last"]
     client.close()
+
+
+def test_events_of_a_topic_that_was_made_anew_are_told(
+    gateway_broker: Broker, tmp_path: Path
+) -> None:
+    with closing(UserStore(tmp_path / "users.db")) as users:
+        # What was told of the topic before was far more than this one has.
+        users.notices.set_told(dict.fromkeys(range(1000), 10**9))
+    gateway = Gateway(tmp_path, gateway_broker.address, "--mqtt", "127.0.0.1:0")
+    try:
+        ada = gateway.user("et-anew")
+        topic = NOTICE.format(ada.name)
+        client = Client(gateway, ada, topic)
+        append(gateway_broker.address, fence_event(ada, "anew"))
+        await_condition(lambda: names(client.of(topic)) == ["anew"], 20, "the notice")
+        client.close()
+    finally:
+        gateway.close()
 
 
 async def test_a_user_chooses_of_what_to_be_told(

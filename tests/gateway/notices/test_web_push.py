@@ -58,6 +58,9 @@ class Browser:
         self.key = ec.generate_private_key(ec.SECP256R1())
         self.secret = bytes(range(16))
         self.status = 201
+        #: Where the service says that it has moved to, with a status that says so.
+        self.location: str | None = None
+        self.paths: list[str] = []
         self.received: list[tuple[dict[str, str], bytes]] = []
         self.url = ""
 
@@ -68,7 +71,9 @@ class Browser:
 
     async def take(self, request: web.Request) -> web.Response:
         self.received.append((dict(request.headers), await request.read()))
-        return web.Response(status=self.status)
+        self.paths.append(request.path)
+        headers = {} if self.location is None else {"Location": self.location}
+        return web.Response(status=self.status, headers=headers)
 
     def read(self, body: bytes) -> Any:
         """Decrypt a message of one record, as RFC 8291 (3.4) and RFC 8188 (2) say."""
@@ -131,6 +136,31 @@ async def test_an_arrival_is_a_notification_that_only_the_browser_can_read(
     browser.status = 410
     await sent(push, browser, 2)
     assert store.rights.push_subscriptions("ada") == []
+    await push.close()
+    store.close()
+
+
+async def test_notifications_go_on_after_as_many_as_may_wait(
+    browser: Browser, tmp_path: Path
+) -> None:
+    store = UserStore(tmp_path / "users.db")
+    store.add("ada")
+    push = WebPush(store, "mailto:me@example.org", anywhere=True)
+    push.subscribe("ada", Subscription(browser.url, browser.keys))
+    for number in range(25):
+        await sent(push, browser, number + 1)
+    await push.close()
+    store.close()
+
+
+async def test_a_push_service_does_not_send_us_elsewhere(browser: Browser, tmp_path: Path) -> None:
+    store = UserStore(tmp_path / "users.db")
+    store.add("ada")
+    push = WebPush(store, "mailto:me@example.org", anywhere=True)
+    push.subscribe("ada", Subscription(browser.url, browser.keys))
+    browser.status, browser.location = 307, browser.url.replace("/push/1", "/push/2")
+    await sent(push, browser, 1)
+    assert browser.paths == ["/push/1"]
     await push.close()
     store.close()
 

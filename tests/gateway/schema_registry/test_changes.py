@@ -247,6 +247,9 @@ def test_a_schema_that_others_use_is_not_deleted(made: Made) -> None:
         made.changes.delete_version("point", "1", permanent=False)
     made.do(made.changes.delete_subject("line", permanent=False))
     assert made.do(made.changes.delete_subject("point", permanent=False)) == [1]
+    # Nor does anything new use what is deleted.
+    with refused(42201):
+        made.register("other", request)
 
 
 def _line(version: int) -> SchemaRequest:
@@ -295,7 +298,8 @@ def test_a_subject_is_deleted_softly_first(made: Made) -> None:
     assert made.do(made.changes.delete_subject("s", permanent=False)) == [1]
     assert made.queries.subjects("", deleted=False, deleted_only=False) == []
     assert made.queries.subjects("", deleted=False, deleted_only=True) == ["s"]
-    assert made.queries.schema(1)["schema"]  # records with the id are still read
+    guid = made.queries.schema(1)["guid"]  # records with the id are still read
+    assert made.queries.schema_with_guid(guid)
     with refused(40404):
         made.changes.delete_subject("s", permanent=False)
     assert made.register("s", avro()) == 1
@@ -304,6 +308,8 @@ def test_a_subject_is_deleted_softly_first(made: Made) -> None:
     assert made.do(made.changes.delete_subject("s", permanent=True)) == [1, 2]
     with refused(40403):
         made.queries.schema(1)
+    with refused(40403):
+        made.queries.schema_with_guid(guid)
     with refused(40401):
         made.changes.delete_subject("s", permanent=True)
     with refused(40408):

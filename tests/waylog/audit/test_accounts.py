@@ -202,6 +202,10 @@ def test_a_suspect_that_came_twice_is_a_repeat_and_nothing_else(
             assert counts_of(account.readers[index]) == Counter(
                 {state: readers[index][state] - gone[state] for state in STATES}
             )
+            own_reader = account.readers[index]
+            reasons = own_reader.reasons or Counter()
+            assert sum(reasons.values()) == own_reader.refused
+            assert all(number > 0 for number in reasons.values())
 
 
 def fix_at(offset: int, **more: object) -> FixFact:

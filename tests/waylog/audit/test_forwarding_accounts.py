@@ -87,6 +87,20 @@ def test_a_fix_that_turns_out_to_have_come_before_is_taken_back() -> None:
     assert (found.sent, found.waiting) == (1, 0)
 
 
+def test_the_reason_of_a_refusal_is_taken_back_with_it() -> None:
+    forwarding = reach("ada", 1, Progress(offset=9))
+    accounts = accounts_with(
+        forwarding, refusals=(Refusal(forwarding.letter_source, "location", 0, 1, "404"),)
+    )
+    accounts.take(fix_at(0))
+    accounts.take(fix_at(1))
+    (found,) = forwardings(accounts)
+    assert (found.refused, [each.reason for each in found.reasons]) == (1, ["404"])
+    accounts.repeated(fix_at(1))
+    (found,) = forwardings(accounts)
+    assert (found.sent, found.refused, found.reasons) == (1, 0, [])
+
+
 def test_of_a_fix_that_came_several_times_one_record_is_enough() -> None:
     forwarding = reach("ada", 1, Progress(offset=2))
     early, sent, waiting = fix_at(0, stored=1_000), fix_at(1), fix_at(2)

@@ -16,7 +16,7 @@ from waylog.forwarding.definition import (
     parse_progress_key,
     record_key,
 )
-from waylog.forwarding.shown import shown
+from waylog.forwarding.shown import shown, shown_to_administrators
 from waylog.kafka.topics import FORWARDING, FORWARDING_PROGRESS, LOCATION
 from waylog.malformed import MALFORMED
 from waylog.sealing.sealing import is_device, owner_of_record, owners_of_user
@@ -87,3 +87,12 @@ def test_the_newest_error_is_shown() -> None:
     }
     told = shown(ID, FORWARDING_VALUE, progress)
     assert (told["error"], told["refused"], told["refusal"], told["missed"]) == ("new", 5, "no", 1)
+
+
+def test_administrators_are_shown_nothing_of_devices_logins_and_answers() -> None:
+    progress = {0: Progress(offset=1, error="401 for anna", error_time=1, refusal="no device")}
+    found = shown_to_administrators("anna", shown(ID, FORWARDING_VALUE, progress))
+    assert found.keys() == {
+        *("user", "id", "name", "kind", "url", "created", "paused_by", "paused_by_administrator"),
+        *("state", "forwarded", "refused", "missed"),
+    }

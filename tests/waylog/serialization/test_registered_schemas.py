@@ -8,7 +8,12 @@ from collections.abc import Callable
 import pytest
 
 from waylog.serialization.avro_limits import NESTING_MAX, SCHEMA_BYTES_MAX
-from waylog.serialization.registered_schemas import record_schema
+from waylog.serialization.registered_schemas import (
+    read_framed,
+    read_framed_named,
+    record_schema,
+)
+from waylog.serialization.schema_ids import Framed, SchemaId
 from waylog.serialization.schema_types import AVRO, JSON, PROTOBUF
 from waylog.serialization.serializer import SerializationError
 
@@ -67,3 +72,13 @@ def test_json_schemas_have_so_many_levels_and_no_more() -> None:
         record_schema(JSON, nested(NESTING_MAX + 1))
     with pytest.raises(SerializationError, match="more than 100 levels"):
         record_schema(JSON, "true", {"other": nested(NESTING_MAX + 1)})
+
+
+def test_a_value_is_not_read_with_a_schema_of_another_type() -> None:
+    framed = Framed(SchemaId(1), b"", b"\x04ab")
+    avro = record_schema(AVRO, '"string"')
+    assert read_framed(avro, framed, record_schema(AVRO, '"string"')) == "ab"
+    for schema, reader in ((avro, record_schema(JSON, "{}")), (record_schema(JSON, "{}"), avro)):
+        for read in (read_framed, read_framed_named):
+            with pytest.raises(SerializationError, match="of another type than"):
+                read(schema, framed, reader)

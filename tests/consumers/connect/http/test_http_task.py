@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 import json
 import logging
+import socket
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote
@@ -137,6 +139,16 @@ def test_a_webhook_is_signed(make_sink: MakeSink, server: HttpServer) -> None:
     assert headers.items() >= expected.items()
 
 
+def test_cookies_of_an_answer_do_not_come_with_the_next_request(
+    make_sink: MakeSink, server: HttpServer
+) -> None:
+    server.answer = lambda _: (200, "ok", {"Set-Cookie": "session=of-another-user; Path=/"})
+    # A name: of addresses cookies are seldom kept.
+    make_sink(url=f"http://localhost:{server.port}/in").put(1, 2, key="k")
+    assert server.bodies == ["1", "2"]
+    assert not [each for each in server.seen if "Cookie" in each.headers]
+
+
 def test_the_key_stays_the_same_when_a_request_is_repeated(
     make_sink: MakeSink, server: HttpServer
 ) -> None:
@@ -233,6 +245,20 @@ def test_erasures_have_what_is_set_aside_come_again(
     assert server.bodies.count("bad") == 2
 
 
+def test_of_one_large_batch_no_more_is_set_aside_than_fits(
+    make_sink: MakeSink, server: HttpServer
+) -> None:
+    server.answer = lambda seen: (503, "bug") if b"bad" in seen.body else None
+    sink = make_sink()
+    first = [record("bad", key="bad"), record("a", key="a")]
+    with pytest.raises(RetriableException):
+        sink.task.put(first)
+    sink.now += 2
+    sink.task.put(first)
+    with pytest.raises(RetriableException, match=f"not take {RECORDS_MAX} records"):
+        sink.put(*range(RECORDS_MAX + 5), key="bad")
+
+
 def test_pauses_grow_and_the_server_may_ask_for_more(
     make_sink: MakeSink, server: HttpServer
 ) -> None:
@@ -255,6 +281,39 @@ def test_pauses_grow_and_the_server_may_ask_for_more(
     server.answer = lambda _: None
     sink.now += 21
     sink.task.put(records)
+
+
+def test_of_several_pauses_that_a_server_asks_for_the_longest_is_kept(
+    make_sink: MakeSink, server: HttpServer
+) -> None:
+    pauses = {b"short": "2", b"long": "30", b"none": ""}
+    server.answer = lambda seen: (429, "slow down", {"Retry-After": pauses[seen.body]})
+    sink = make_sink(connections="1", retry_backoff_ms="1000")
+    for order in (("short", "long", "none"), ("long", "short", "none"), ("none", "short", "long")):
+        with pytest.raises(RetriableException):
+            sink.task.put([record(each, key=each) for each in order])
+        assert 30_000 <= sink.context.timeouts[-1] <= 30_001
+        sink.now += 31
+
+
+def test_what_waits_behind_others_is_sent_once_though_its_batch_comes_again(
+    make_sink: MakeSink, server: HttpServer
+) -> None:
+    failing = [b"bad", b"x"]
+    server.answer = lambda seen: (503, "bug") if seen.body in failing else None
+    sink = make_sink()
+    first = [record("bad", key="bad"), record("a", key="a")]
+    with pytest.raises(RetriableException):
+        sink.task.put(first)
+    sink.now += 2
+    sink.task.put(first)
+    second = [record("behind", key="bad"), record("x", key="x")]
+    with pytest.raises(RetriableException):
+        sink.task.put(second)
+    failing.clear()
+    sink.put_until_taken(second)
+    assert server.bodies.count("behind") == 1
+    assert sink.committable(second) == second[-1].offset + 1
 
 
 def test_a_refused_record_is_reported_and_the_others_go_on(
@@ -500,6 +559,30 @@ def test_secrets_are_in_no_message(
     assert len(sink.reasons) == 2
     text = "".join(sink.reasons) + str(raised.value) + caplog.text
     assert not [each for each in secrets if each in text]
+
+
+def test_secrets_are_in_no_message_about_an_answer_that_is_none_of_http(
+    make_sink: MakeSink,
+) -> None:
+    secret = "s3cr3t-bearer"
+
+    def answer(listener: socket.socket) -> None:
+        for _ in range(2):
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(64 * 1024)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nyou sent " + secret.encode() + b"\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=answer, args=(listener,), daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/in"
+        sink = make_sink(url=url, authorization_type="bearer", bearer_token=secret, max_retries="0")
+        with pytest.raises(ConnectException) as raised:
+            sink.put(1)
+        thread.join(10)
+    assert "you sent [hidden]" in str(raised.value)
+    assert secret not in str(raised.value)
 
 
 @pytest.mark.parametrize(

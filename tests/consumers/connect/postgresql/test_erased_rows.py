@@ -103,6 +103,22 @@ def test_each_task_deletes_what_it_has_written_before_it_knew(
     assert numbers_of(postgres) == []
 
 
+def test_what_one_task_has_noted_of_a_table_is_not_done_for_others(
+    make_task: MakeTask, postgres: PostgresServer
+) -> None:
+    first = make_task(0)
+    put(first, range(3))
+    first.erase({"anna/phone": _RECEIVED})
+    assert numbers_of(postgres) == []
+    # What the second task had read before it knew, and the first one has in another table.
+    put(make_task(1), range(5))
+    make_task(0, topics="u").put([record(fix(each), topic="u") for each in range(5)])
+    make_task(1).erase({"anna/phone": _RECEIVED})
+    assert numbers_of(postgres) == []
+    make_task(0, topics="t,u").erase({"anna/phone": _RECEIVED})
+    assert postgres.count("u") == 0
+
+
 def test_a_table_that_is_found_later_is_cleared_too(
     make_task: MakeTask, postgres: PostgresServer
 ) -> None:

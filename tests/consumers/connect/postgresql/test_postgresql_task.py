@@ -34,6 +34,7 @@ from consumers.connect.data.schemas import (
     struct_of,
 )
 from consumers.connect.data.structs import Struct
+from consumers.connect.postgresql.table_writer import TableWriter
 from tests.consumers.connect.postgresql.postgres_server import PostgresServer
 from tests.consumers.connect.postgresql.sink import BY_ID, BY_KEY, MakeSink, Sink
 from tests.consumers.connect.sink_harness import fix, record
@@ -458,6 +459,47 @@ def test_connections_that_were_cut_are_made_anew_at_once(make_sink: MakeSink) ->
         )
         sink.put(fix(number))
     assert sink.postgres.count("t") == 4
+
+
+def test_refused_rows_are_told_apart_over_a_new_connection_too(make_sink: MakeSink) -> None:
+    sink = make_sink(**BY_ID)
+    for number in (1, 3, 5):
+        sink.put(fix(number), fix(number + 1, time="no time"))
+        sink.postgres.query(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name = 'waylog-connect sink'"
+        )
+    assert len(sink.reasons) == 3
+    assert sink.postgres.count("t") == 3
+
+
+def test_a_session_keeps_few_tables_of_its_own(make_sink: MakeSink) -> None:
+    sink = make_sink(**BY_ID)
+    sink.postgres.query(
+        "DO $$ BEGIN FOR i IN 0..33 LOOP"
+        " EXECUTE format('CREATE TABLE t%s (id text PRIMARY KEY)', i); END LOOP; END $$"
+    )
+    for number in range(34):
+        sink.put({"id": str(number)}, topic=f"t{number}")
+    [(kept,)] = sink.postgres.query(
+        "SELECT count(*) FROM pg_class WHERE relpersistence = 't' AND relkind = 'r'"
+        " AND relname LIKE 'waylog_sink%'"
+    )
+    assert 0 < kept <= 32
+    # Of a table whose own was dropped, a new one is made.
+    sink.put({"id": "99"}, topic="t0")
+    assert sink.postgres.count("t0") == 2
+
+
+def test_of_tables_of_many_topics_few_are_remembered(make_sink: MakeSink) -> None:
+    gc.collect()
+    before = sum(isinstance(each, TableWriter) for each in gc.get_objects())
+    sink = make_sink(**BY_KEY, delete_enabled="true")
+    for number in range(270):
+        sink.put(None, key=f"anna/phone{number}", topic=f"t{number}")
+    gc.collect()
+    after = sum(isinstance(each, TableWriter) for each in gc.get_objects())
+    assert after - before <= 256
 
 
 def test_a_database_that_is_away_is_waited_for(make_sink: MakeSink) -> None:

@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 
 from consumers.streams.convert.topology import Convert
 from consumers.streams.properties import Properties
+from consumers.streams.store import RECORD_BYTES_MAX
 from consumers.worker.records import OutputRecord
 from consumers.worker.results import SessionFailed
 from tests.consumers.running import Process
@@ -94,6 +95,21 @@ def test_a_reader_that_is_older_than_the_writer_reads_the_copy(
     assert read(client, record, reader=older) == {"id": FIX.id, "lat": FIX.lat, "lon": FIX.lon}
     schema["fields"].append({"name": "later", "type": "int", "default": 7})
     assert read(client, record, reader=AvroSchema(json.dumps(schema)))["later"] == 7
+
+
+def test_what_no_record_can_hold_in_the_other_format_is_refused(copy_of: Copies) -> None:
+    there = copy_of("texts", "texts-json", value_format="json")
+    half = RECORD_BYTES_MAX // 2
+    value = json.dumps("x" * (half - 2)).encode()
+    fits, beyond, next_one = copied(
+        there, Record(value, b"k" * half), Record(value, b"k" * (half + 1)), Record(b"1", b"k")
+    )
+    assert [each.topic for each in (fits, beyond, next_one)] == [
+        "texts-json",
+        "error",
+        "texts-json",
+    ]
+    assert "larger than a record may be" in decode_rejected(beyond.value or b"").reason
 
 
 def test_bytes_are_bytes(copy_of: Copies, client: RegistryClient) -> None:

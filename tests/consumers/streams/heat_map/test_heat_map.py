@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from collections import defaultdict
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from consumers.streams.heat_map import partial_counts
 from consumers.streams.heat_map.messages import CellCount, PartialCount
 from consumers.streams.heat_map.topology import HeatMap
 from consumers.streams.properties import Properties
@@ -151,6 +154,59 @@ def test_an_erased_device_is_taken_out_and_a_cell_with_too_few_is_withdrawn() ->
     withdrawn = msgspec.json.decode(chain.outputs[-2].value, type=CellCount)
     again = msgspec.json.decode(chain.outputs[-1].value, type=CellCount)
     assert 0 in (withdrawn.devices, again.devices)
+
+
+def test_an_erased_device_is_taken_out_of_an_hour_that_goes_on() -> None:
+    chain = started()
+    chain.send(*(make_fix(HOUR, device=name) for name in ("a/1", "b/1")))
+    settle(chain, HOUR + 300)
+    place = h3.latlng_to_cell(47.14, 9.52, 8), 3600, BEGIN + HOUR * 1000
+    assert counts(chain)[place] == (2, 2)
+    stage = chain.stages[0]
+    for store in stage.stores.values():
+        stage.processor.erase({"a/1": BEGIN + 10**7}, store)
+    chain.pass_time(60_000)
+    assert counts(chain)[place] == (1, 1)
+
+
+@pytest.mark.parametrize(("window_s", "counted"), [("60", 3600), ("3600", 3600)])
+def test_a_device_counts_in_a_bounded_number_of_cells(window_s: str, counted: int) -> None:
+    chain = started(window_s=window_s)
+    chain.send(*(make_fix(HOUR + n, -30 + 0.02 * n) for n in range(2100)))
+    settle(chain, HOUR + 3 * 3600)
+    of_hour = [count for place, count in without_far(counts(chain)).items() if place[1] == counted]
+    assert of_hour == [(1, 1)] * 2000
+
+
+def test_windows_of_one_size_are_counted_once() -> None:
+    chain = started(window_s="3600", devices_min="2")
+    fixes = [make_fix(HOUR + 20 * n, device=f"d/{n % 4}") for n in range(180)]
+    alone = [make_fix(HOUR + 20 * n, 48.0, device="alone/1") for n in range(50)]
+    chain.send(*fixes, *alone)
+    settle(chain, HOUR + 2 * 3600)
+    # Nobody is told of a cell with one device, as if that were two.
+    assert without_far(counts(chain)) == naive(fixes, windows=(3600,))
+
+
+def test_counts_of_windows_that_are_over_take_no_memory() -> None:
+    chain = started()
+
+    def live(number: int) -> int:
+        begin = HOUR + number * 10_000
+        chain.send(*(make_fix(begin + n, 40 + 0.02 * n) for n in range(400)))
+        settle(chain, begin + 2 * 3600)
+        chain.forget_records()
+        gc.collect()
+        of_file = tracemalloc.Filter(True, partial_counts.__file__)
+        taken = tracemalloc.take_snapshot().filter_traces([of_file])
+        return sum(each.size for each in taken.statistics("filename"))
+
+    tracemalloc.start()
+    try:
+        first = live(0)
+        assert live(1) + live(2) < 2.5 * first
+    finally:
+        tracemalloc.stop()
 
 
 def test_records_that_are_none_stop_nobody() -> None:

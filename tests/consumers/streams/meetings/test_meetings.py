@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import random
+import tracemalloc
 from itertools import combinations
 from typing import Any
 
@@ -13,9 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from consumers.streams.meetings import pairs
 from consumers.streams.meetings.cells import Grid
 from consumers.streams.meetings.friendships import Friends
 from consumers.streams.meetings.pairs import PAIRS, Near
+from consumers.streams.meetings.positions import Position
 from consumers.streams.meetings.topology import Meetings
 from consumers.streams.properties import Properties
 from tests.consumers.streams.chain import Chain
@@ -162,8 +166,8 @@ def pairs_of(fixes: list[Fix]) -> list[Record]:
     """Return what the second processor forwards for fixes, in the order of their times."""
     chain = started()
     send(chain, *fixes)
-    pairs = [each for each in chain.forwarded if each.topic == PAIRS]
-    return [Record(each.value, each.key) for each in pairs]
+    found = [each for each in chain.forwarded if each.topic == PAIRS]
+    return [Record(each.value, each.key) for each in found]
 
 
 def take_pairs(chain: Chain, records: list[Record]) -> None:
@@ -178,11 +182,11 @@ def take_pairs(chain: Chain, records: list[Record]) -> None:
 def test_a_meeting_in_a_backlog_is_told_once_though_its_end_comes_first(restarts: bool) -> None:
     chain = started(wait_s="14400")
     chain.now_ms = BEGIN + 2_000_000
-    pairs = pairs_of(drive(1800))
-    take_pairs(chain, pairs[30:])
+    found = pairs_of(drive(1800))
+    take_pairs(chain, found[30:])
     if restarts:
         chain.restart()
-    take_pairs(chain, pairs[:30])
+    take_pairs(chain, found[:30])
     assert told(chain) == []
     # Nothing earlier came for idle_s.
     chain.pass_time(61_000)
@@ -207,20 +211,20 @@ def test_a_meeting_in_a_backlog_is_told_while_other_pairs_come() -> None:
 def test_a_meeting_that_happens_now_is_told_at_once() -> None:
     chain = started()
     chain.now_ms = BEGIN + 300_000
-    pairs = pairs_of(drive(400))
-    take_pairs(chain, pairs[:10])
+    found = pairs_of(drive(400))
+    take_pairs(chain, found[:10])
     assert told(chain) == []
-    take_pairs(chain, pairs[10:11])
+    take_pairs(chain, found[10:11])
     assert [each[2] for each in told(chain)] == ["begin"] * 2
 
 
 def test_what_comes_before_the_begin_that_was_told_does_not_change_its_name() -> None:
     chain = started(wait_s="14400")
     chain.now_ms = BEGIN + 2_000_000
-    pairs = pairs_of(drive(1800))
-    take_pairs(chain, pairs[30:])
+    found = pairs_of(drive(1800))
+    take_pairs(chain, found[30:])
     chain.pass_time(61_000)
-    take_pairs(chain, pairs[:30])
+    take_pairs(chain, found[:30])
     chain.pass_time(20_000 * 1000)
     assert [each[2] for each in told(chain)] == ["begin", "convoy", "end"] * 2
     assert len({(each.attributes or {})["since"] for each in events_of(chain.outputs)}) == 1
@@ -237,6 +241,16 @@ def test_friends_on_both_sides_of_an_edge_of_the_grid_meet_and_are_found_once() 
     assert [each[2] for each in told(chain)] == ["begin", "end"] * 2
     found = [each.value for each in chain.forwarded if each.topic == "streams-meetings-pairs"]
     assert len(found) == len(set(found)) == 30
+
+
+def test_friends_meet_across_the_date_line() -> None:
+    chain = started()
+    for second in range(0, 901, 20):
+        side = 1 if second % 40 else -1
+        chain.send(make_fix(second, 0.0, side * 179.9999, device="ann/phone"))
+        chain.send(make_fix(second + 7, 0.0, side * -179.9999, device="bob/car"))
+    end(chain)
+    assert [each[2] for each in told(chain)] == ["begin", "end"] * 2
 
 
 def test_positions_that_are_old_or_known_roughly_are_not_used() -> None:
@@ -278,15 +292,59 @@ def test_an_erased_device_is_forgotten_by_all_processors() -> None:
     assert told(chain) == []
 
 
+def test_who_comes_later_is_not_compared_with_an_erased_device() -> None:
+    chain = started(wait_s="600")
+    fixes = together(0, 300, 30)
+    send(chain, *(fix for fix in fixes if fix.user == "bob"))
+    for stage in chain.stages:
+        for store in stage.stores.values():
+            stage.processor.erase({"bob/car": BEGIN + 10**6}, store)
+        stage.keep()
+    send(chain, *(fix for fix in fixes if fix.user == "ann"))
+    assert not [each for each in chain.forwarded if each.topic == PAIRS]
+
+
+def test_a_position_from_the_future_is_refused_and_makes_no_other_late() -> None:
+    chain = started()
+    stage = chain.stages[1]
+    position = Position("bob/car", chain.now_ms + 10**9, 47.0, 9.0, 1, 1, True)
+    record = Record(msgspec.json.encode(position), b"bob/car")
+    for partition, store in stage.stores.items():
+        outputs = stage.task.process({partition: [record]}, {partition: store}, chain.now_ms)
+        assert {each.topic for each in outputs} == {"error"}
+    send(chain, *together(0, 900, 30))
+    assert [each[2] for each in told(chain)] == ["begin", "begin"]
+
+
+def test_positions_that_nobody_is_compared_with_any_more_take_no_memory() -> None:
+    chain = started()
+
+    def live(hour: int) -> int:
+        send(chain, *together(hour * 3600, hour * 3600 + 3590, 30, every=30))
+        chain.forget_records()
+        gc.collect()
+        taken = tracemalloc.take_snapshot().filter_traces(
+            [tracemalloc.Filter(True, pairs.__file__)]
+        )
+        return sum(each.size for each in taken.statistics("filename"))
+
+    tracemalloc.start()
+    try:
+        first = live(0)
+        assert live(1) + live(2) < 3 * first
+    finally:
+        tracemalloc.stop()
+
+
 def test_the_stores_of_positions_and_pairs_stay_small() -> None:
     chain = started()
     for hour in range(6):
         send(chain, *together(hour * 3600, hour * 3600 + 3590, 30, every=30))
-    positions, pairs = chain.stages[1], chain.stages[2]
+    positions, together_ = chain.stages[1], chain.stages[2]
     assert sum(map(len, positions.stores.values())) < 60
-    assert sum(map(len, pairs.stores.values())) == 1
+    assert sum(map(len, together_.stores.values())) == 1
     end(chain)
-    assert sum(map(len, pairs.stores.values())) == 0
+    assert sum(map(len, together_.stores.values())) == 0
 
 
 def test_records_that_are_none_stop_nobody() -> None:

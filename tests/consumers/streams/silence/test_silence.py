@@ -25,6 +25,7 @@ from tests.consumers.streams.harness import BEGIN, Driven, events_of, make_fix
 from tests.consumers.streams.tracks import geolife
 from tests.odd_records import MALFORMED_VALUES
 from waylog.config import ConfigError
+from waylog.history.erasures import Erasure
 from waylog.messages import Fix
 
 HOUR, DAY = 3600, 86_400
@@ -176,6 +177,18 @@ def test_an_erased_device_is_forgotten_with_what_is_usual_and_may_come_anew() ->
     driven.send(make_fix(11 * DAY))
     driven.send(make_fix(11 * DAY + 3700, device="bob/car"))
     assert told(driven) == [("begin", 11 * DAY + 3600)]
+
+
+def test_what_is_usual_goes_with_a_device_that_was_heard_after_its_erasure() -> None:
+    driven = started()
+    # Others were heard meanwhile: it is learned when its fixes came, not when they were made.
+    driven.send(make_fix(20_000, device="clock/tower"))
+    fixes = [make_fix(600 * n) for n in range(6)]
+    driven.send(*fixes)
+    assert "ann/phone\ngaps" in driven.store
+    driven.task.erased(Erasure("ann/phone", fixes[-1].time))
+    driven.pass_time()
+    assert not [key for key, _ in driven.store.items() if key.startswith("ann/phone")]
 
 
 def test_records_that_are_no_fixes_stop_nobody() -> None:
