@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from waylog.cli import CommandError
-from waylog.config import DEFAULT_BOOTSTRAP_SERVERS, DataDirectory
+from waylog.config import DEFAULT_BOOTSTRAP_SERVERS, ConfigError, DataDirectory
 
 if TYPE_CHECKING:
     from spark.runtime.tasks import Engine
@@ -142,6 +142,8 @@ def _run(arguments: argparse.Namespace) -> int:
         while True:
             try:
                 _compute(engine, arguments)
+            except ConfigError:
+                raise  # the master key is missing or wrong: trying again does not help
             except Exception as error:
                 if stopping.is_set():
                     break

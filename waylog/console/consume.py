@@ -20,6 +20,7 @@ from waylog.console.common import (
     count,
     open_consumer,
     partitions_of,
+    security,
 )
 from waylog.console.formats import Decode, add_formats, decoder, line_format
 from waylog.console.share_groups import consume_shared
@@ -28,7 +29,7 @@ from waylog.kafka.group_membership import leave_group
 from waylog.kafka.polling import next_messages
 from waylog.kafka.record_headers import headers_of
 from waylog.malformed import MALFORMED
-from waylog.sealing.sealing import opener
+from waylog.sealing.sealing import opener, opener_if_configured
 from waylog.serialization.json_numbers import json_bytes
 from waylog.serialization.serializer import SerializationError
 
@@ -244,7 +245,13 @@ def _print_records(
 ) -> None:
     """Print until all `ends` are reached, or for ever if `ends` is None."""
     printed = 0
-    opened = opener(arguments.bootstrap_servers) or list
+    servers = arguments.bootstrap_servers
+    # Sealed values may be looked at as they are, but not count as consumed.
+    opened = (
+        opener_if_configured(servers) or list
+        if arguments.group is None
+        else opener(servers, properties=security(arguments))
+    )
     until = dict(ends or {})
     silence = Silence(arguments)
     while ends is None or ends:
