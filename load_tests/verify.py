@@ -79,7 +79,7 @@ class Log:
             )
         )
         self._bootstrap_servers = bootstrap_servers
-        self._opened = opener(bootstrap_servers) or list
+        self._opened = opener(bootstrap_servers)
 
     def close(self) -> None:
         """Close the connections."""

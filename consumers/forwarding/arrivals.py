@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
 from consumers.connect.data.records import SinkRecord
 from consumers.forwarding.ledger import Arrived
-from waylog.config import ConfigError
 from waylog.history.erasures import Erasures
 from waylog.kafka.topics import LOCATION
 from waylog.malformed import MALFORMED
-from waylog.sealing.sealing import ENVIRONMENT, is_sealed
 
 
 class _Device(msgspec.Struct):
@@ -26,22 +24,6 @@ _device_of: Final = msgspec.json.Decoder(_Device).decode
 def user_of(key: bytes | None) -> str:
     """Return the user in a record's key, which is the device `user/device`."""
     return (key or b"").partition(b"/")[0].decode("utf-8", "replace")
-
-
-def plain(messages: list[Any], opened: Callable[[list[Any]], list[Any]] | None) -> list[Any]:
-    """Return messages with plain values, without those whose keys were destroyed; may block.
-
-    Raises ConfigError for a sealed one if there is no key to open it with (`opened` is None): it
-    would be passed over otherwise. Also raises what `opened` raises.
-    """
-    if opened is not None:
-        return opened(messages)
-    if any(is_sealed(each.value()) for each in messages):
-        raise ConfigError(
-            f"the log's values are sealed: {ENVIRONMENT} has to name the file of the master key, "
-            "here as for the gateways"
-        )
-    return messages
 
 
 def arrived(messages: Sequence[Any], erasures: Erasures) -> list[Arrived]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaException
 
-from consumers.forwarding.arrivals import arrived, plain, user_of
+from consumers.forwarding.arrivals import arrived, user_of
 from consumers.forwarding.ledger import Ledger
 from consumers.forwarding.route import Entry, Route
 from consumers.forwarding.schedule import Schedule
@@ -42,7 +42,7 @@ class ReadingAgain:
         schedule: Schedule,
         fetcher: PartitionFetcher,
         erasures: Erasures,
-        opened: Callable[[list[Any]], list[Any]] | None,
+        opened: Callable[[list[Any]], list[Any]],
         first_offset: Callable[[int], Awaitable[int]],
         work: asyncio.Event,
     ) -> None:
@@ -108,7 +108,7 @@ class ReadingAgain:
         users = {route.user for route, _ in chosen}
         wanted: list[Any] = [each for each in records if user_of(each.key()) in users]
         if wanted:
-            wanted = await asyncio.to_thread(plain, wanted, self._opened)
+            wanted = await asyncio.to_thread(self._opened, wanted)
         now = time.monotonic()
         touched = self._ledger.take_behind(
             *(partition, start, end, arrived(wanted, self._erasures), chosen, now)

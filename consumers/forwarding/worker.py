@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 from confluent_kafka import KafkaException
 
-from consumers.forwarding.arrivals import arrived, plain, user_of
+from consumers.forwarding.arrivals import arrived, user_of
 from consumers.forwarding.group_reader import Assigned, GroupReader, Read, ToWrite
 from consumers.forwarding.http_delivery import HttpDelivery
 from consumers.forwarding.ledger import Ledger, RouteKey, ToStore
@@ -52,7 +52,7 @@ from waylog.network.outbound.name_lookups import NameLookups
 from waylog.network.outbound.reachable_networks import ReachableNetworks
 from waylog.process.background import PeriodicTask, spawn
 from waylog.process.log_throttle import LogThrottle
-from waylog.sealing.sealing import repeated_opener, sealed_if_configured
+from waylog.sealing.sealing import opener, sealed_if_configured
 from waylog.sealing.value_keys import KeyRing
 
 logger = logging.getLogger(__name__)
@@ -104,7 +104,7 @@ class ForwardingWorker:
         """Begin; all that is started is closed by the stack. Raises LogUnreachable, ConfigError."""
         settings, loop = self._settings, asyncio.get_running_loop()
         servers, client_id = settings.bootstrap_servers, settings.client_id
-        self._opened = repeated_opener(servers)
+        self._opened = opener(servers, is_repeated=True)
         self._producer = BatchProducer(servers, client_id, loop)
         self._letters = sealed_if_configured(self._producer, servers, loop)
         stack.push_async_callback(self._letters.close)
@@ -241,7 +241,7 @@ class ForwardingWorker:
     def _open_wanted(self, messages: list[Any]) -> list[Any]:
         """Return the messages of users who have forwardings, with plain values; in any thread."""
         wanted = [each for each in messages if self._ledger.has_user(user_of(each.key()))]
-        return plain(wanted, self._opened) if wanted else wanted
+        return self._opened(wanted) if wanted else wanted
 
     def _take_read(self, read: Read) -> None:
         now = time.monotonic()

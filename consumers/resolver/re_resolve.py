@@ -24,7 +24,7 @@ from waylog.kafka.errors import not_stored_text
 from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 from waylog.kafka.topics import ADDRESS, LOCATION, TOPICS, Topic
 from waylog.observability.telemetry import now_ms
-from waylog.sealing.sealing import shared_key_ring
+from waylog.sealing.sealing import opener, shared_key_ring
 
 _FLUSH_S: Final = 60.0
 
@@ -93,6 +93,7 @@ class ReResolver:
         self._bootstrap_servers = bootstrap_servers
         self._resolver = Resolver(FixedGeocoder(geocoder), topic=self.done.topic)
         self._keys = shared_key_ring(bootstrap_servers)
+        self._opened = opener(bootstrap_servers)
         self._start = start
         self._restart = restart
         self._progress = progress
@@ -103,7 +104,9 @@ class ReResolver:
         self._stopping = True
 
     def run(self) -> Done:
-        """Resolve all partitions; raises ReResolveFailed, LogUnreachable and KafkaException."""
+        """Resolve all partitions; raises ReResolveFailed, LogUnreachable, KafkaException, and
+        ConfigError for a master key that is missing or wrong.
+        """
         config = client_config(self._bootstrap_servers, "re-resolve")
         # The group's offsets hold the progress, for the next run and for `waylog groups`.
         reader = PartitionReader(config, f"re-resolve-{self.done.topic}")
@@ -184,9 +187,6 @@ class ReResolver:
         ):
             state.restore([StateRecord(each.key(), each.value()) for each in self._opened(records)])
         return state
-
-    def _opened(self, records: list[Message]) -> list[Message]:
-        return records if self._keys is None else self._keys.open_messages(records)
 
     def _sealed(self, output: OutputRecord) -> OutputRecord:
         if self._keys is None:

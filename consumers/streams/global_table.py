@@ -16,6 +16,7 @@ from typing import Final, Generic, TypeVar
 
 from confluent_kafka import Message
 
+from waylog.config import ConfigError
 from waylog.kafka.topic_follower import TopicFollower
 from waylog.malformed import MALFORMED
 from waylog.sealing.sealing import opener
@@ -40,10 +41,12 @@ class GlobalTable(Generic[DefinitionT]):
         """`decode` makes a definition of key and value, and raises MALFORMED."""
         self._topic = topic
         self._decode = decode
-        self._opened = opener(bootstrap_servers) or list
+        self._opened = opener(bootstrap_servers)
         # By key, so that it never is larger than the table.
         self._changes: dict[str, DefinitionT | None] = {}
         self._lock = threading.Lock()
+        #: The error of a definition that cannot be opened: nothing can go on without it.
+        self._wrong: ConfigError | None = None
         self._follower = TopicFollower(
             bootstrap_servers,
             topic,
@@ -53,8 +56,11 @@ class GlobalTable(Generic[DefinitionT]):
         )
 
     def wait(self, stopping: threading.Event) -> None:
-        """Wait until the topic was read to its end, or `stopping` is set; raises LogUnreachable."""
-        self._follower.wait(stopping=stopping)
+        """Wait until the topic was read to its end, or `stopping` is set.
+
+        Raises LogUnreachable, and as `take_changes` does.
+        """
+        self._follower.wait(stopping=stopping, alive=self._check)
 
     def load(
         self, stopping: threading.Event, put: Callable[[str, DefinitionT | None], object]
@@ -77,7 +83,9 @@ class GlobalTable(Generic[DefinitionT]):
         """Return keys and definitions that are new since the last call, None for removed ones.
 
         What is no definition of ours removes its key, too. The rest of more than `most` comes next.
+        Raises ConfigError if a definition needs the master key and there is none, or another.
         """
+        self._check()
         if not self._changes:
             return []
         with self._lock:
@@ -90,8 +98,17 @@ class GlobalTable(Generic[DefinitionT]):
         """Stop following."""
         self._follower.close()
 
+    def _check(self) -> None:
+        if self._wrong is not None:
+            raise self._wrong
+
     def _take(self, message: Message) -> None:
-        for record in self._opened([message]):
+        try:
+            records = self._opened([message])
+        except ConfigError as error:
+            self._wrong = error
+            return
+        for record in records:
             key, value = record.key(), record.value()
             if key is None:
                 continue

@@ -17,6 +17,7 @@ from confluent_kafka import KafkaException, Message
 
 from consumers.worker.partitions import PartitionReader
 from consumers.worker.records import StateRecord
+from waylog.config import ConfigError
 from waylog.process.threads import start_thread
 
 logger = logging.getLogger(__name__)
@@ -39,11 +40,11 @@ class Restorer:
         self,
         config: dict[str, Any],
         state_topic: str,
-        opened: Callable[[Sequence[Message]], list[Message]] | None = None,
+        opened: Callable[[Sequence[Message]], list[Message]] = list,
     ) -> None:
-        """`config` is a client's; the consumer joins no group. `opened` is that of BatchReader."""
-        self._opened = opened or list
-        self.failed: str | None = None  # the error for which the thread has ended
+        """`config` is a client's; the consumer joins no group. `opened` opens sealed records."""
+        self._opened = opened
+        self.failed: Exception | None = None  # the error for which the thread has ended
         self._config = config
         self._topic = state_topic
         self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
@@ -87,8 +88,10 @@ class Restorer:
                 self._stepped_at = time.monotonic()
                 self._restore_one(request)
                 self._stepped_at = None
+        except ConfigError as error:
+            self.failed = error
         except Exception as error:
-            self.failed = f"{type(error).__name__}: {error}"
+            self.failed = error
             logger.exception("a state could not be restored")
 
     def _restore_one(self, request: _Request) -> None:

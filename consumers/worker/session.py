@@ -34,6 +34,7 @@ from consumers.worker.processor import StateT
 from consumers.worker.records import OutputRecord
 from consumers.worker.restore import Restorer
 from consumers.worker.results import Results, SessionFailed, TransactionAborted
+from waylog.config import ConfigError
 from waylog.kafka.clients import (
     LogForbidden,
     LogUnreachable,
@@ -48,7 +49,7 @@ from waylog.kafka.reach import silence_reason
 from waylog.kafka.topics import Topic, kept_for
 from waylog.observability.interceptors import performance_logged
 from waylog.observability.telemetry import now_ms
-from waylog.sealing.sealing import opener, shared_key_ring
+from waylog.sealing.sealing import opener
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ class Session(Generic[StateT]):
         self._batch_began = 0.0
         servers, client_id = membership.bootstrap_servers, membership.client_id
         self._bootstrap_servers = servers
-        self._keys = shared_key_ring(servers)
+        self._opener = opener(servers)
         self._erased = ErasureFilter(servers, membership.processor.state_topic)
         self._consumer = Consumer(
             consumer_config(
@@ -113,11 +114,13 @@ class Session(Generic[StateT]):
         self._restorer = Restorer(
             client_config(servers, f"{client_id}-restore"),
             membership.processor.state_topic,
-            opener(servers),
+            self._opener,
         )
 
     def run(self) -> None:
-        """Consume until the worker stops; raises SessionFailed."""
+        """Consume until the worker stops; raises SessionFailed, and ConfigError for a master key
+        that is missing or wrong.
+        """
         try:
             if not self._await_topics():
                 return
@@ -271,12 +274,11 @@ class Session(Generic[StateT]):
     def _opened(self, batch: dict[int, list[Message]]) -> dict[int, list[Message]]:
         """Return the batch with values decrypted.
 
-        Leaves out records whose key is gone or whose device was erased.
+        Leaves out records whose key is gone or whose device was erased. Raises ConfigError if a
+        value needs the master key and there is none, or another.
         """
         batch = self._erased.without(batch)
-        if self._keys is None:
-            return batch
-        return {each: self._keys.open_messages(records) for each, records in batch.items()}
+        return {each: self._opener(records) for each, records in batch.items()}
 
     def _write_late_results(self) -> None:
         states = {
@@ -338,8 +340,11 @@ class Session(Generic[StateT]):
                 continue
             assignment.restored = True
             self._consumer.resume(self._with_delayed([assignment.place]))
-        if self._restorer.failed is not None:
-            raise SessionFailed(f"a state was not restored: {self._restorer.failed}")
+        failed = self._restorer.failed
+        if isinstance(failed, ConfigError):
+            raise failed
+        if failed is not None:
+            raise SessionFailed(f"a state was not restored: {type(failed).__name__}: {failed}")
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         # The next owner restores its state from our results: they must be stored first.

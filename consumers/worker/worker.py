@@ -63,7 +63,11 @@ class Worker(Generic[StateT]):
         self._membership.stopping.set()
 
     def run(self) -> None:
-        """Consume until `stop`; raises TopicsDiffer, and LogForbidden if the settings say so."""
+        """Consume until `stop`.
+
+        Raises TopicsDiffer, LogForbidden if the settings say so, and ConfigError for a master key
+        that is missing or wrong.
+        """
         settings, stopping = self._membership.settings, self._membership.stopping
         pause_s = settings.restart_pause_s
         while not stopping.is_set():

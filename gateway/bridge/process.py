@@ -29,7 +29,7 @@ from waylog.kafka.batch_reader import BatchReader
 from waylog.kafka.topics import ADDRESS
 from waylog.observability.telemetry import KafkaTelemetry, now_ms
 from waylog.process.background import spawn
-from waylog.sealing.sealing import repeated_opener, sealed_if_configured
+from waylog.sealing.sealing import opener, sealed_if_configured
 
 logger = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ async def _start(
             loop,
             on_records=outbound.on_records,
             tail=0,
-            opened=repeated_opener(servers),
+            opened=opener(servers, is_repeated=True),
         )
         reader.start()
         stack.push_async_callback(reader.close)

@@ -23,7 +23,7 @@ from waylog.kafka.fetched_records import FetchedRecord
 from waylog.kafka.partition_fetcher import NotFetched, PartitionFetcher
 from waylog.kafka.protocol.requests import MalformedAnswer
 from waylog.malformed import MALFORMED
-from waylog.sealing.sealing import opener
+from waylog.sealing.sealing import opener_if_configured
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class LogRanges:
             bootstrap_servers, f"{client_id}-range", answer_timeout_s=_SILENCE_S
         )
         self._turns = Turns(_STEPS_MAX, _STEPS_EACH)
-        self._opened: Opened | None = opener(bootstrap_servers)
+        self._opened: Opened | None = opener_if_configured(bootstrap_servers)
         self._opening = ThreadPoolExecutor(_STEPS_MAX, thread_name_prefix="log-range")
 
     async def close(self) -> None:

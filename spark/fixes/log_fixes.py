@@ -15,12 +15,14 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from spark.fixes.log_source import OffsetRange, read_range
 from spark.fixes.schema import LogRecord, Unreadable, decode_records
 from waylog.cli import CommandError
+from waylog.config import ConfigError
 from waylog.kafka.clients import LogUnreachable, producer_config
 from waylog.kafka.errors import not_stored_text
 from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 from waylog.kafka.topics import ERROR
 from waylog.messages import Rejected, encode, shortened
-from waylog.sealing.sealing import ENVIRONMENT, is_sealed, shared_key_ring
+from waylog.sealing.sealing import shared_key_ring
+from waylog.sealing.unopened import Unopened
 
 logger = logging.getLogger(__name__)
 
@@ -72,11 +74,16 @@ def read_fixes(
 
 
 def refuse_sealed(servers: str, unreadable: Sequence[Unreadable]) -> None:
-    """Raise CommandError for values that lack only their key: the history would have a gap."""
-    if shared_key_ring(servers) is None and any(is_sealed(each.value) for each in unreadable):
-        raise CommandError(
-            f"the log's values are sealed: {ENVIRONMENT} has to name the file of the master key"
-        )
+    """Raise CommandError for values that lack only their key: the history would have a gap.
+
+    Raises LogUnreachable as well.
+    """
+    if shared_key_ring(servers) is not None:
+        return
+    try:
+        Unopened(servers).check(each.value for each in unreadable)
+    except ConfigError as error:
+        raise CommandError(str(error)) from None
 
 
 def _record(message: Message) -> LogRecord:

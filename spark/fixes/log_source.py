@@ -11,7 +11,7 @@ from confluent_kafka import Message
 
 from waylog.kafka.ranges.log_ranges import LogRanges, Range
 from waylog.kafka.ranges.silence import BoundedSilence
-from waylog.sealing.sealing import opener
+from waylog.sealing.sealing import opener_if_configured
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ def read_range(
             *(topic, partition, first, last),
         )
 
-    opened = opener(bootstrap_servers) or list
+    opened = opener_if_configured(bootstrap_servers) or list
     log = open_log(bootstrap_servers)
     try:
         for records in log.read(

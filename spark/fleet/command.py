@@ -9,6 +9,7 @@ from datetime import date
 from typing import Any, Final
 
 from waylog.config import ConfigError, DataDirectory
+from waylog.observability.log_lines import one_line
 
 _RESOLUTION_MAX: Final = 15  # of H3
 _EPILOG = """examples:
@@ -104,13 +105,14 @@ def _print(rows: Iterable[dict[str, Any]], json: bool) -> None:
         return
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, header_style="bold")
     for number, row in enumerate(rows):
         if not number:
             for name, value in row.items():
                 table.add_column(name, justify="left" if isinstance(value, str) else "right")
-        table.add_row(*(str(value) for value in row.values()))
+        table.add_row(*(Text(one_line(str(value))) for value in row.values()))
     if table.row_count:
         Console().print(table)
     else:

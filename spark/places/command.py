@@ -9,7 +9,8 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from waylog.cli import CommandError
-from waylog.config import DEFAULT_BOOTSTRAP_SERVERS, DataDirectory
+from waylog.config import DEFAULT_BOOTSTRAP_SERVERS, ConfigError, DataDirectory
+from waylog.observability.log_lines import one_line
 
 if TYPE_CHECKING:
     from spark.runtime.tasks import Engine
@@ -142,6 +143,8 @@ def _run(arguments: argparse.Namespace) -> int:
         while True:
             try:
                 _compute(engine, arguments)
+            except ConfigError:
+                raise  # the master key is missing or wrong: trying again does not help
             except Exception as error:
                 if stopping.is_set():
                     break
@@ -181,6 +184,7 @@ def _show(arguments: argparse.Namespace) -> int:
         return 0
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     if not rows:
         who = f" of {arguments.device}" if arguments.device else ""
@@ -195,14 +199,14 @@ def _show(arguments: argparse.Namespace) -> int:
         table.add_column(column, justify="right" if right else "left")
     for row in rows:
         table.add_row(
-            row["device"],
+            Text(one_line(row["device"])),
             row["label"] or "",
-            row["name"] or "",
+            Text(one_line(row["name"] or "")),
             str(row["visits"]),
             f"{row['dwell_s'] / 3600:.1f}",
             f"{row['lat']:.5f}",
             f"{row['lon']:.5f}",
-            row["address"] or "",
+            Text(one_line(row["address"] or "")),
         )
     Console().print(table)
     return 0

@@ -39,7 +39,7 @@ class DevicePlacesRecord(msgspec.Struct, kw_only=True):
 def read_edits(servers: str) -> list[PlaceEdit]:
     """Return the newest edit of each place, without unreadable ones; raises LogUnreachable."""
     newest: dict[bytes, PlaceEdit] = {}
-    opened = opener(servers) or list
+    opened = opener(servers)
     for record in opened(list(read_topic(servers, PLACE_EDIT))):
         key, value = record.key(), record.value()
         if key is None:

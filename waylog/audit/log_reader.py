@@ -15,12 +15,11 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
-from waylog.config import ConfigError
 from waylog.kafka.clients import LogUnreachable, check_allowed
 from waylog.kafka.errors import error_text
 from waylog.kafka.ranges.log_ranges import LogRanges, Range, Watermarks
 from waylog.kafka.reach import connect_admin
-from waylog.sealing.sealing import ENVIRONMENT, is_sealed, opener
+from waylog.sealing.sealing import opener
 
 _CLIENT: Final = "waylog-audit"
 _TIMEOUT_S: Final = 10.0
@@ -40,7 +39,7 @@ class LogReader:
         self.servers: Final = bootstrap_servers
         self._admin: Any = connect_admin(bootstrap_servers, properties, _CLIENT)
         self._log = LogRanges(bootstrap_servers, _CLIENT, properties)
-        self._opened = opener(bootstrap_servers)
+        self._opened = opener(bootstrap_servers, properties=properties)
 
     def close(self) -> None:
         """Close the connections."""
@@ -86,21 +85,11 @@ class LogReader:
         out.
         """
         for records in self._log.read(topic, ranges):
-            yield self._open(records)
+            yield self._opened(records)
 
     def read_as_stored(self, topic: str, ranges: Mapping[int, Range]) -> Iterator[list[Message]]:
         """Yield the same records with values that may be sealed."""
         yield from self._log.read(topic, ranges)
-
-    def _open(self, records: list[Message]) -> list[Message]:
-        if self._opened is not None:
-            return self._opened(records)
-        last = records[-1].value()
-        if isinstance(last, bytes) and is_sealed(last):
-            raise ConfigError(
-                f"the log's values are sealed: {ENVIRONMENT} has to name the file of the master key"
-            )
-        return records
 
     def committed(self, topic: str) -> tuple[dict[str, dict[int, int]], int]:
         """Return the offsets that groups have committed in a topic, by group and partition.

@@ -25,6 +25,7 @@ from waylog.audit.receipts import (
 )
 from waylog.audit.sequences import Sequence as AppSequence
 from waylog.forwarding.definition import GROUP as FORWARDING_GROUP
+from waylog.observability.log_lines import one_line
 
 _LABEL: Final = 14
 #: A program that reads lines gets each row on one.
@@ -37,7 +38,7 @@ def print_receipt(receipt: Receipt) -> None:
     """Print the receipt of a device."""
     console = _console()
     clock = _Clock(receipt.timezone, receipt.day)
-    _print(console, Text(f"{receipt.device}, {receipt.day} ({receipt.timezone})", "bold"))
+    _print(console, _text(f"{receipt.device}, {receipt.day} ({receipt.timezone})", "bold"))
     _line(console, "acknowledged", _acknowledged(receipt, clock))
     if receipt.repeats:
         _line(console, "came again", f"{receipt.repeats:,} records of fixes that came before")
@@ -81,7 +82,7 @@ def print_fix(receipt: FixReceipt, timezone: str) -> None:
     """Print where a fix is."""
     console = _console()
     clock = _Clock(timezone, "")
-    _print(console, Text(f"fix {receipt.id} of {receipt.device}", "bold"))
+    _print(console, _text(f"fix {receipt.id} of {receipt.device}", "bold"))
     _line(console, "made", clock.text(receipt.time))
     _line(console, "received", clock.text(receipt.received))
     places = ", ".join(f"location-{each.partition} at {each.offset}" for each in receipt.places)
@@ -118,13 +119,18 @@ def _console() -> Console:
     return Console(width=None if sys.stdout.isatty() else _PIPE_COLUMNS, highlight=False)
 
 
+def _text(text: str, style: str = "") -> Text:
+    """Return a text as it is, except what could move a terminal's cursor or hide other letters."""
+    return Text(one_line(text), style)
+
+
 def _print(console: Console, text: Text) -> None:
     console.print(text)
 
 
 def _line(console: Console, label: str, text: str, style: str = "") -> None:
     # Text, because a string with square brackets would be read as markup.
-    console.print(Text.assemble(f"  {label.ljust(_LABEL)} ", (text, style)))
+    console.print(Text.assemble(f"  {label.ljust(_LABEL)} ", (one_line(text), style)))
 
 
 def _acknowledged(receipt: Receipt, clock: _Clock) -> str:
@@ -205,7 +211,7 @@ def _print_readers(console: Console, readers: Sequence[ReaderReceipt], clock: _C
         style = "red" if is_bad else "" if each.expected else "dim"
         has = "?" if each.unknown else f"{each.taken:,}"
         table.add_row(
-            Text(f"  {each.name}"),
+            _text(f"  {each.name}"),
             *(Text(has), Text(_number(each.pending + each.overdue)), Text(_number(each.overdue))),
             *(Text(_number(each.missing)), Text(_number(each.refused))),
             *(Text(clock.text(each.until)), Text(clock.text(each.since))),
@@ -246,12 +252,12 @@ def _print_devices(
             continue
         shown += 1
         table.add_row(
-            Text(f"  {each.device}"),
+            _text(f"  {each.device}"),
             *(Text(f"{each.acknowledged:,}"), Text(_number(each.repeats))),
             Text(_number(sum(reason.count for reason in each.refused))),
             Text(_number(each.lacking), "red"),
             Text(clock.text(each.last_received)),
-            Text(_where(each)),
+            _text(_where(each)),
         )
     if shown:
         console.print(table)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
 import time
@@ -21,6 +22,7 @@ from waylog.kafka.clients import LogUnreachable, consumer_config
 from waylog.kafka.connection.properties import load_client_properties, sourced_properties
 from waylog.kafka.errors import error_text
 from waylog.kafka.reach import connect_admin
+from waylog.observability.log_lines import one_line
 
 #: Seconds for metadata, which any broker knows.
 TIMEOUT_S: Final = 10.0
@@ -146,7 +148,7 @@ def print_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
     """Print a table for people, or a JSON object a line for programs."""
     if as_json:
         for row in rows:
-            sys.stdout.write(msgspec.json.encode(dict(row)).decode() + "\n")
+            sys.stdout.write(shown_json(msgspec.json.encode(dict(row)).decode()) + "\n")
         return
     from rich.console import Console
     from rich.table import Table
@@ -167,10 +169,23 @@ def print_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
             no_wrap=not on_terminal,
         )
     for row in rows:
-        # Text, because a string with square brackets would be read as markup.
-        table.add_row(*(Text("" if value is None else str(value)) for value in row.values()))
+        # Text, because a string with square brackets would be read as markup. Names that others
+        # have chosen must not move a terminal's cursor, or hide letters.
+        table.add_row(
+            *(Text("" if value is None else one_line(str(value))) for value in row.values())
+        )
     console = Console(width=None if on_terminal else _PIPE_COLUMNS)
     console.print(table)
+
+
+def shown_json(text: str) -> str:
+    """Return JSON as a terminal may show it: what is not printable is escaped, with one meaning.
+
+    A program gets it as it is.
+    """
+    if text.isprintable() or not sys.stdout.isatty():
+        return text
+    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
 
 
 def say(rows: Sequence[Mapping[str, Any]], text: str, *, as_json: bool) -> None:
@@ -178,4 +193,4 @@ def say(rows: Sequence[Mapping[str, Any]], text: str, *, as_json: bool) -> None:
     if as_json:
         print_rows(rows, as_json=True)
     else:
-        print(text)
+        print("\n".join(map(one_line, text.split("\n"))))

@@ -20,6 +20,8 @@ from waylog.console.common import (
     count,
     open_consumer,
     partitions_of,
+    security,
+    shown_json,
 )
 from waylog.console.formats import Decode, add_formats, decoder, line_format
 from waylog.console.share_groups import consume_shared
@@ -28,7 +30,8 @@ from waylog.kafka.group_membership import leave_group
 from waylog.kafka.polling import next_messages
 from waylog.kafka.record_headers import headers_of
 from waylog.malformed import MALFORMED
-from waylog.sealing.sealing import opener
+from waylog.observability.log_lines import one_line
+from waylog.sealing.sealing import opener, opener_if_configured
 from waylog.serialization.json_numbers import json_bytes
 from waylog.serialization.serializer import SerializationError
 
@@ -244,7 +247,13 @@ def _print_records(
 ) -> None:
     """Print until all `ends` are reached, or for ever if `ends` is None."""
     printed = 0
-    opened = opener(arguments.bootstrap_servers) or list
+    servers = arguments.bootstrap_servers
+    # Sealed values may be looked at as they are, but not count as consumed.
+    opened = (
+        opener_if_configured(servers) or list
+        if arguments.group is None
+        else opener(servers, properties=security(arguments))
+    )
     until = dict(ends or {})
     silence = Silence(arguments)
     while ends is None or ends:
@@ -321,6 +330,10 @@ def _line(arguments: argparse.Namespace) -> Callable[[Message], bytes]:
     if arguments.json:
         # A value that is JSON is shown as JSON even in text format; other text stays text.
         show: Decode = _json_or_text if arguments.value_format == "text" else value_of
+        if sys.stdout.isatty():
+            return lambda message: (
+                shown_json(_json_line(message, key_of, show)[:-1].decode()).encode() + b"\n"
+            )
         return lambda message: _json_line(message, key_of, show)
     separator: bytes = arguments.key_separator.encode()
 
@@ -331,7 +344,15 @@ def _line(arguments: argparse.Namespace) -> Callable[[Message], bytes]:
             return key + separator + value + b"\n"
         return value + b"\n"
 
+    if sys.stdout.isatty():
+        return lambda message: _for_terminal(line(message))
     return line
+
+
+def _for_terminal(data: bytes) -> bytes:
+    """Return text that cannot move a terminal's cursor or hide letters, whoever wrote it."""
+    lines = data.decode("utf-8", "backslashreplace").split("\n")
+    return "\n".join("\t".join(map(one_line, each.split("\t"))) for each in lines).encode()
 
 
 def _shown(data: bytes | str | None, decode: Decode, kind: str, message: Message) -> bytes:

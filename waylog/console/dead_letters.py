@@ -33,6 +33,7 @@ from waylog.kafka.dead_letters import DeadLetter, RecordPlace, parse_place, read
 from waylog.kafka.errors import error_text
 from waylog.kafka.ranges.log_ranges import LogRanges, Range
 from waylog.kafka.topics import ERROR
+from waylog.observability.log_lines import one_line
 
 _EXAMPLES: Final = """examples:
   waylog dead-letters list                                 the newest of topic error
@@ -188,8 +189,8 @@ def _list(arguments: argparse.Namespace, places: Sequence[RecordPlace]) -> int:
     if not arguments.json:
         for row in rows:
             row["time"] = _moment(row["time"])
-            row["reason"] = _printable(row["reason"])[:_REASON_CHARACTERS]
-            row["device"] = _printable(row["device"] or "")
+            row["reason"] = one_line(row["reason"])[:_REASON_CHARACTERS]
+            row["device"] = one_line(row["device"] or "")
     print_rows(rows, as_json=arguments.json)
     return EXIT_DONE
 
@@ -226,7 +227,7 @@ def _show(arguments: argparse.Namespace, places: Sequence[RecordPlace]) -> int:
     row["time"] = _moment(letter.time)
     for name, each in row.items():
         shown = msgspec.json.encode(each).decode() if isinstance(each, dict) else str(each)
-        sys.stdout.write(f"{name:8} {_printable(shown)}\n")
+        sys.stdout.write(f"{name:8} {one_line(shown)}\n")
     sys.stdout.write("\n" + (text if text is not None else _dump(value)) + "\n")
     return EXIT_DONE
 
@@ -238,11 +239,6 @@ def _text(value: bytes) -> str | None:
     except UnicodeDecodeError:
         return None
     return text if all(each.isprintable() or each in "\n\t" for each in text) else None
-
-
-def _printable(text: str) -> str:
-    """Return text that cannot move a terminal's cursor, whoever wrote it."""
-    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 
 def _dump(value: bytes) -> str:
@@ -276,7 +272,7 @@ def _replay(arguments: argparse.Namespace, places: Sequence[RecordPlace]) -> int
                 if arguments.json:
                     print_rows([outcome.row()], as_json=True)
                 elif arguments.dry_run or outcome.to is None:
-                    print(_printable(outcome.text()))
+                    print(one_line(outcome.text()))
                 advance()
     finally:
         log.close()

@@ -26,7 +26,7 @@ def read_ranges(
     Offsets that the log does not have are passed over. Raises KafkaException, LogUnreachable, and
     CommandError if the cluster lacks something.
     """
-    opened = opener(arguments.bootstrap_servers) or list
+    opened = opener(arguments.bootstrap_servers, properties=security(arguments))
     present = {}
     for partition, (start, end) in ranges.items():
         low, high = watermarks(arguments, log.consumer, topic, partition)

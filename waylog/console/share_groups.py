@@ -13,6 +13,7 @@ from waylog.console.answers import Silence
 from waylog.console.cluster_admin import FAILURES, REQUEST_S, cluster_admin
 from waylog.console.common import TIMEOUT_S, security
 from waylog.kafka.connection.properties import configured_properties
+from waylog.sealing.sealing import opener
 
 
 def list_share_groups(arguments: argparse.Namespace) -> dict[str, str]:
@@ -32,7 +33,8 @@ def list_share_groups(arguments: argparse.Namespace) -> dict[str, str]:
 def consume_shared(arguments: argparse.Namespace, line: Callable[[Message], bytes]) -> None:
     """Print the records that the group gives to this member, and accept each one printed.
 
-    Raises KafkaException. Ctrl-C ends it; records that were not printed go to other members.
+    Raises KafkaException, LogUnreachable, and ConfigError for a master key that is missing or
+    wrong. Ctrl-C ends it; records that were not printed go to other members.
     """
     # A minimum: librdkafka refuses some other settings for a share consumer.
     options = {
@@ -41,6 +43,7 @@ def consume_shared(arguments: argparse.Namespace, line: Callable[[Message], byte
         "group.id": arguments.share,
         "share.acknowledgement.mode": "explicit",
     }
+    opened = opener(arguments.bootstrap_servers, properties=security(arguments))
     consumer: Any = ShareConsumer(options | configured_properties() | security(arguments))
     try:
         consumer.subscribe([arguments.topic])
@@ -58,8 +61,9 @@ def consume_shared(arguments: argparse.Namespace, line: Callable[[Message], byte
                 if arguments.max is not None and printed >= arguments.max:
                     consumer.acknowledge(message, AcknowledgeType.RELEASE)
                     continue
-                sys.stdout.buffer.write(line(message))
-                printed += 1
+                for plain in opened([message]):
+                    sys.stdout.buffer.write(line(plain))
+                    printed += 1
                 consumer.acknowledge(message, AcknowledgeType.ACCEPT)
             sys.stdout.flush()
         consumer.commit_sync(TIMEOUT_S)

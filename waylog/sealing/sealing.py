@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -53,6 +53,9 @@ _ROOTS: Final = ("owntracks", "devices")
 
 #: The first bytes of a sealed value; JSON and Avro with a schema id never begin so.
 MAGIC: Final = b"\xe1\x01"
+
+#: The bytes of the id of a key, which follow MAGIC.
+ID_BYTES: Final = 8
 
 _PATIENCE_S: Final = 2.0
 
@@ -114,6 +117,11 @@ def is_sealed(value: bytes | None) -> bool:
     return value is not None and value.startswith(MAGIC)
 
 
+def key_id_of(value: bytes) -> bytes:
+    """Return the id of the key that a sealed value needs."""
+    return value[len(MAGIC) : len(MAGIC) + ID_BYTES]
+
+
 @lru_cache(maxsize=4)
 def shared_key_ring(bootstrap_servers: str) -> KeyRing | None:
     """Return this process's key ring for a log; None if values are not sealed.
@@ -131,10 +139,33 @@ def shared_key_ring(bootstrap_servers: str) -> KeyRing | None:
     return ring
 
 
-def opener(bootstrap_servers: str) -> Opened | None:
-    """Return the function that opens sealed messages; None if values are not sealed.
+def opener(
+    bootstrap_servers: str,
+    *,
+    is_repeated: bool = False,
+    properties: Mapping[str, str] | None = None,
+) -> Opened:
+    """Return the function that opens sealed messages, for readers that must not pass any over.
 
-    Raises ConfigError, LogUnreachable.
+    The function raises ConfigError for a master key that is missing or wrong, LogUnreachable if the
+    log does not tell its keys. `is_repeated`: it is called again then, and waits only a moment. A
+    value that no key of the log has sealed stays as it is. `properties` are those with which a
+    client without a master key logs in. Raises ConfigError, LogUnreachable.
+    """
+    if is_repeated and (repeated := repeated_opener(bootstrap_servers)) is not None:
+        return repeated
+    ring = shared_key_ring(bootstrap_servers)
+    if ring is not None:
+        return ring.open_messages
+    from waylog.sealing.unopened import Unopened
+
+    return Unopened(bootstrap_servers, properties).checked
+
+
+def opener_if_configured(bootstrap_servers: str) -> Opened | None:
+    """Return the function that opens sealed messages; None without a master key.
+
+    For readers to whom a value that stays sealed does no harm. Raises ConfigError, LogUnreachable.
     """
     ring = shared_key_ring(bootstrap_servers)
     return None if ring is None else ring.open_messages

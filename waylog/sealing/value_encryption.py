@@ -19,12 +19,11 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.keywrap import InvalidUnwrap, aes_key_unwrap, aes_key_wrap
 
 from waylog.config import ConfigError
-from waylog.sealing.sealing import ENVIRONMENT, MAGIC
+from waylog.sealing.sealing import ENVIRONMENT, ID_BYTES, MAGIC
 
 _KEY_BYTES: Final = 32
-_ID_BYTES: Final = 8
 _NONCE_BYTES: Final = 12
-_ID_END: Final = len(MAGIC) + _ID_BYTES
+_ID_END: Final = len(MAGIC) + ID_BYTES
 _NONCE_END: Final = _ID_END + _NONCE_BYTES
 
 
@@ -42,7 +41,7 @@ class ValueKey(NamedTuple):
     @classmethod
     def new(cls, owner: str) -> ValueKey:
         """Create a new random key."""
-        return cls(owner, secrets.token_bytes(_ID_BYTES), secrets.token_bytes(_KEY_BYTES))
+        return cls(owner, secrets.token_bytes(ID_BYTES), secrets.token_bytes(_KEY_BYTES))
 
 
 class _Wrapped(msgspec.Struct):
@@ -74,8 +73,8 @@ def wrap(key: ValueKey, master: bytes, now_ms: int) -> bytes:
 def unwrap(value: bytes, master: bytes) -> ValueKey:
     """Decode a stored key; raises ConfigError for a wrong master key, MALFORMED."""
     wrapped = msgspec.json.decode(value, type=_Wrapped)
-    if len(wrapped.id) != _ID_BYTES:
-        raise ValueError(f"the id of a key has {_ID_BYTES} bytes, not {len(wrapped.id)}")
+    if len(wrapped.id) != ID_BYTES:
+        raise ValueError(f"the id of a key has {ID_BYTES} bytes, not {len(wrapped.id)}")
     try:
         return ValueKey(wrapped.owner, wrapped.id, aes_key_unwrap(master, wrapped.key))
     except InvalidUnwrap:
@@ -87,11 +86,6 @@ def unwrap(value: bytes, master: bytes) -> ValueKey:
 def created_ms(value: bytes) -> int:
     """Return the time when a key was created; raises MALFORMED."""
     return msgspec.json.decode(value, type=_Wrapped).created
-
-
-def key_id_of(value: bytes) -> bytes:
-    """Return the id of the key that a sealed value needs."""
-    return value[len(MAGIC) : _ID_END]
 
 
 def seal(value: bytes, key: ValueKey, record: bytes | None) -> bytes:

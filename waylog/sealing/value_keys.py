@@ -24,12 +24,17 @@ from waylog.kafka.topics import VALUE_KEY, VALUE_KEY_TOPIC
 from waylog.malformed import MALFORMED
 from waylog.process.log_throttle import LogThrottle, since_last_line
 from waylog.process.threads import Rounds, start_thread
-from waylog.sealing.sealing import is_device, is_sealed, is_sealed_topic, owner_of_record
+from waylog.sealing.sealing import (
+    is_device,
+    is_sealed,
+    is_sealed_topic,
+    key_id_of,
+    owner_of_record,
+)
 from waylog.sealing.value_encryption import (
     NotAuthentic,
     ValueKey,
     created_ms,
-    key_id_of,
     owner_of,
     record_key,
     seal,

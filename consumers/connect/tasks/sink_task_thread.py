@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
 from consumers.connect.data.exceptions import ConnectException, RetriableException
 from consumers.connect.data.records import SinkRecord
+from consumers.connect.errors.sealed_records import SealedRecords
 from consumers.connect.errors.settings import ErrorSettings
 from consumers.connect.observability.measures import Measure
 from consumers.connect.plugins.sink_task import SinkTask, TopicPartition
@@ -37,6 +38,7 @@ from consumers.connect.tasks.timing import Timing
 from waylog.kafka.errors import error_text, forbidden_kind
 from waylog.kafka.group_membership import leave_group
 from waylog.process.log_throttle import RepeatedFailure
+from waylog.sealing.unopened import Unopened
 
 logger = logging.getLogger(__name__)
 
@@ -70,8 +72,12 @@ class SinkTaskThread(TaskThread):
         errors: ErrorSettings,
         timing: Timing,
         erasures: ErasureSource | None = None,
+        unopened: Unopened | None = None,
     ) -> None:
-        """`properties` are the task's, with variables replaced."""
+        """`properties` are the task's, with variables replaced.
+
+        `unopened` finds sealed values, which the task must not take; without it takes them.
+        """
         super().__init__(task_id, target, listener)
         self._task: Final = task
         self._properties: Final = properties
@@ -80,6 +86,7 @@ class SinkTaskThread(TaskThread):
         self._errors: Final = errors
         self._timing: Final = timing
         self._erased: Final = ErasedRecords(task_id, erasures)
+        self._sealed: Final = SealedRecords(str(task_id), unopened)
         self._consumer: Consumer | None = None
         self._letters: DeadLetterWriter | None = None
         self._has_subscribed = self._is_started = self._is_closed = False
@@ -198,6 +205,8 @@ class SinkTaskThread(TaskThread):
         now = time.monotonic()
         if self._retry_at is None:
             if not messages and now < self._wake_at:
+                return
+            if not self._sealed.check(messages, self._stopping):
                 return
             self._take(messages)
         else:

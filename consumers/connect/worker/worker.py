@@ -20,6 +20,7 @@ from consumers.connect.configuration.connector_validation import ConfigInfos, va
 from consumers.connect.configuration.exceptions import ConfigException
 from consumers.connect.configuration.topic_creation import TopicCreation, uses_topic_creation
 from consumers.connect.configuration.variables import Variables
+from consumers.connect.converters.primitive_converters import ByteArrayConverter
 from consumers.connect.data.exceptions import ConnectException
 from consumers.connect.errors.dead_letters import trace_of
 from consumers.connect.errors.settings import ErrorSettings
@@ -74,6 +75,7 @@ from consumers.connect.worker.worker_erasures import WorkerErasures
 from consumers.connect.worker.worker_settings import WorkerSettings
 from waylog.kafka.errors import error_text
 from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
+from waylog.sealing.unopened import Unopened
 
 logger = logging.getLogger(__name__)
 
@@ -371,6 +373,9 @@ class Worker:
             errors=errors,
             timing=settings.timing,
             erasures=None if self._erasures is None else self._erasures.follow(),
+            unopened=None
+            if self._erasures is None or isinstance(pipeline.value, ByteArrayConverter)
+            else Unopened(settings.bootstrap_servers, clients.security()),
         )
 
     def _fence(self, effect: FenceProducers) -> None:

@@ -16,7 +16,7 @@ def read_definitions(bootstrap_servers: str) -> dict[str, bytes]:
 
     Raises LogUnreachable.
     """
-    opened = opener(bootstrap_servers) or list
+    opened = opener(bootstrap_servers)
     found: dict[str, bytes] = {}
     for message in opened(list(read_topic(bootstrap_servers, GEOFENCE))):
         key, value = (message.key() or b"").decode("utf-8", "replace"), message.value()

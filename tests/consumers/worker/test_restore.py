@@ -23,7 +23,7 @@ def test_a_state_that_cannot_be_restored_is_told_to_the_session(
     monkeypatch.setattr(restore, "PartitionReader", fail)
     restorer = Restorer({"client.id": "test"}, "address")
     restorer.restore(0, lambda _records: None, lambda: None, threading.Event())
-    await_condition(lambda: restorer.failed == "ValueError: no state", 30, "the failure")
+    await_condition(lambda: str(restorer.failed) == "no state", 30, "the failure")
     await_condition(
         lambda: "restore" not in {each.name for each in threading.enumerate()}, 30, "its end"
     )

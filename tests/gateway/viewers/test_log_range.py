@@ -214,7 +214,7 @@ async def test_a_user_with_many_viewers_leaves_steps_to_others(
         let_go.wait()
         return records
 
-    monkeypatch.setattr(log_range, "opener", lambda _: opened)
+    monkeypatch.setattr(log_range, "opener_if_configured", lambda _: opened)
     ranges = LogRanges(broker.address, "test")
     ada = [
         asyncio.create_task(offsets(ranges, {}, {place: end[place] for place in of_ada}))

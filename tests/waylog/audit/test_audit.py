@@ -612,3 +612,20 @@ def test_a_log_that_does_not_answer_is_a_failure(
     monkeypatch.setenv("WAYLOG_DATA", str(tmp_path))
     assert main(["audit", "day", "--bootstrap-servers", "127.0.0.1:1"]) == 1
     assert "no Kafka broker answers at 127.0.0.1:1" in capfd.readouterr().err
+
+
+def test_names_and_texts_of_others_cannot_move_a_cursor(log: AuditedLog) -> None:
+    device = "ada/ph\u202eo\u200bne\x1b[2J"
+    fixes = [make_fix(device, number) for number in range(3)]
+    log.append(fixes)
+    reason = "bad \x1b]0;title\x07"
+    rejected = Rejected(reason=reason, source="osmand", time=0, raw=b"", device=device)
+    log.append_values(ERROR, [(device.encode(), encode(rejected), NOON_MS)])
+    log.write_history()
+    for words in (
+        ("device", device, "--day", DAY), ("day", DAY, "--all"), ("fix", fixes[0].id)
+    ):  # fmt: skip
+        text = log.printed(*words)[1]
+        assert r"ada/ph\u202eo\u200bne\x1b[2J" in text
+        assert all(each.isprintable() or each == "\n" for each in text)
+    assert r"bad \x1b]0;title\x07" in log.printed("device", device, "--day", DAY)[1]

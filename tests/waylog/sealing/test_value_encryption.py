@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waylog.config import ConfigError
-from waylog.sealing.sealing import is_sealed
+from waylog.sealing.sealing import is_sealed, key_id_of
 from waylog.sealing.value_encryption import (
     NotAuthentic,
     ValueKey,
     ensure_master_key,
-    key_id_of,
     load_master_key,
     owner_of,
     record_key,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from confluent_kafka import Message
@@ -12,12 +12,14 @@ from waylog.kafka.ranges.log_ranges import LogRanges, Range
 _TIMEOUT_S: Final = 10.0
 
 
-def read_topic(bootstrap_servers: str, topic: str) -> Iterator[Message]:
+def read_topic(
+    bootstrap_servers: str, topic: str, properties: Mapping[str, str] | None = None
+) -> Iterator[Message]:
     """Yield all records that a topic has now, unchanged; none if there is no such topic.
 
-    Raises LogUnreachable.
+    `properties` are those with which the client logs in. Raises LogUnreachable.
     """
-    log = LogRanges(bootstrap_servers, "waylog-erase")
+    log = LogRanges(bootstrap_servers, "waylog-erase", properties)
     try:
         marks = log.watermarks(topic, _TIMEOUT_S)
         ranges = {partition: Range(*each) for partition, each in marks.items()}
