@@ -44,7 +44,7 @@ async def test_what_retention_has_deleted_meanwhile_is_told_as_missed(broker: Br
         return DELETED
 
     fetcher = PartitionFetcher(broker.address, "test", answer_timeout_s=10.0)
-    reading = ReadingAgain(ledger, Schedule(), fetcher, Erasures(), None, first_offset, work)
+    reading = ReadingAgain(ledger, Schedule(), fetcher, Erasures(), list, first_offset, work)
     task = asyncio.create_task(reading.run(0))
     try:
         async with asyncio.timeout(20):
@@ -54,5 +54,5 @@ async def test_what_retention_has_deleted_meanwhile_is_told_as_missed(broker: Br
         await asyncio.gather(task, return_exceptions=True)
         await fetcher.close()
     assert [each.offset for each in route.batch(100)] == [5, 6, 7]
-    (told,) = ledger.to_store(0.0, is_member=True, is_last=True)
+    (told,) = ledger.to_store(0.0, leaving=(0,))
     assert told.progress.missed == DELETED
