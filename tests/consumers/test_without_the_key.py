@@ -159,6 +159,7 @@ def test_sealing_that_begins_later_ends_a_resolver(
 
 def test_what_only_looks_sealed_is_a_dead_letter(log: Log, start: Callable[..., Process]) -> None:
     foreign = MAGIC + b"12345678 of another program, or of somebody who wants readers to stop"
+    log.sealed(b"{}")  # the log has a key, as that of a forwarding
     log.append(foreign)
     log.send(1, 2, sealed=False)
     process = start(*SPEED)
