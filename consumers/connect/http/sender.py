@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 import time
 from datetime import UTC, datetime
@@ -230,7 +231,18 @@ class Sender:
 
 
 def text_of(error: Exception) -> str:
-    """Return what an error of a connection says."""
+    """Return what an error of a connection says; the message names the server before it."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        cause = error.certificate_error
+        return f"its certificate is not accepted: {getattr(cause, 'verify_message', '') or cause}"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        reason = error.strerror or type(error.os_error).__name__
+        if error.errno and reason.startswith("Connect call failed"):
+            # asyncio's, with the address for the reason.
+            reason = os.strerror(error.errno)
+        return f"cannot connect: {reason}"
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return "cannot connect: no answer in time"
     if isinstance(error, OSError) and error.errno is None and error.strerror:
         # aiohttp's, for a connection that ended while a request was written to it.
         return "the connection ended before the request was sent"
