@@ -55,6 +55,7 @@ class Assigned(NamedTuple):
     position: int  # where the group goes on
     first: int
     end: int
+    committed: int | None  # where it was, which may be before `first`; None: nobody knows
 
 
 class Read(NamedTuple):
@@ -277,7 +278,8 @@ class GroupReader:
                     first, end = self._extent(each.partition)
                     # A group that is beyond the end has read another topic of the name.
                     position = each.offset if first <= each.offset <= end else first
-                    found.append(Assigned(each.partition, position, first, end))
+                    committed = each.offset if 0 <= each.offset <= end else None
+                    found.append(Assigned(each.partition, position, first, end, committed))
                 return found
             except KafkaException as error:
                 if self._is_closing:

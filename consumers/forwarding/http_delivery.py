@@ -8,6 +8,7 @@ import ssl
 import time
 from collections.abc import Sequence
 from typing import Final
+from urllib.parse import urlsplit
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
@@ -73,7 +74,7 @@ class HttpDelivery:
     async def _deliver(
         self, user: str, settings: Settings, records: Sequence[SinkRecord]
     ) -> Result:
-        self._ways.user.set(user)
+        self._ways.begin(user, urlsplit(settings.url).hostname or "")
         sender = Sender(settings, self._connectors)
         await sender.open()
         try:

@@ -97,9 +97,13 @@ class Ledger:
             route = self._routes[key] = Route(*key, forwarding)
             self._by_user.setdefault(key[0], {})[key[1]] = route
             for partition in self._positions:
-                self._enter(route, Entry(partition, None, None))
+                entry = Entry(partition, None, None)
+                entry.settled = forwarding.settled
+                self._enter(route, entry)
             return route
         skips = forwarding.since > route.forwarding.since
+        if forwarding.settled != route.forwarding.settled:
+            self._settle(route, forwarding)
         route.change(forwarding)
         for entry in route.entries.values():
             if skips and not entry.is_live:
@@ -108,6 +112,18 @@ class Ledger:
             elif route.is_paused:
                 self._stop(route, entry)
         return route
+
+    def _settle(self, route: Route, forwarding: Forwarding) -> None:
+        """Take note from where on all is sent as a changed forwarding has it."""
+        for entry in route.entries.values():
+            group_position = self._positions[entry.partition]
+            begin = entry.position(group_position) or 0
+            if route.is_in_flight:
+                begin = max(begin, entry.tried)
+            if forwarding.devices != route.forwarding.devices:
+                # What was read was left out if it is of another device.
+                begin = max(begin, entry.read_to(group_position))
+            entry.settled, entry.settled_from = forwarding.settled, begin
 
     def pause(self, route: Route, *, is_paused: bool) -> None:
         """Have an administrator's pause begin or end, whatever the owner has paused."""
@@ -133,12 +149,13 @@ class Ledger:
 
     def assign(
         self, partition: int, position: int, first: int, end: int,
-        progress: Mapping[RouteKey, Progress],
+        progress: Mapping[RouteKey, Progress], committed: int | None = None,
     ) -> None:  # fmt: skip
         """Take a partition, which the group reads from `position` on.
 
         `first` and `end` are the offsets that the log has; `progress` is what it says of the
-        forwardings in this partition.
+        forwardings in this partition. `committed` is where the group was, if that is known, which
+        may be before what the log has.
         """
         self._positions[partition] = position
         self._committed[partition] = position
@@ -151,8 +168,19 @@ class Ledger:
                 if stored.offset > end:
                     # The topic is another one than it was.
                     entry.offset, entry.is_live = first, False
+                    entry.gaps, entry.gaps_from = (), first
                 elif entry.is_live:
                     entry.offset = position
+                    if committed is not None and max(stored.offset, committed) < first:
+                        entry.missed += first - max(stored.offset, committed)
+                        entry.miss(max(stored.offset, committed), first)
+                    elif committed is None and stored.offset < first:
+                        entry.gaps_from = first
+                if stored.settled not in (None, route.forwarding.settled):
+                    entry.settled = route.forwarding.settled
+                    entry.settled_from = entry.offset or 0
+            else:
+                entry.settled = route.forwarding.settled
             self._enter(route, entry)
 
     def revoke(self, partition: int) -> None:
@@ -243,6 +271,14 @@ class Ledger:
                 if entry.offset is None:
                     yield route, entry
 
+    def place(self, entry: Entry, offset: int, first: int) -> None:
+        """Have an entry begin at an offset; the log has nothing before `first`."""
+        if entry.offset is None:
+            entry.offset = offset
+            if first > 0 and offset <= first:
+                # What was stored since then and before may have been deleted already.
+                entry.gaps = ((0, first),)
+
     def eligible(self, partition: int) -> Iterator[tuple[Route, Entry]]:
         """Yield what may be read for again, the one first whose turn was longest ago."""
         if self.waiting_bytes >= BYTES_MAX // 2:
@@ -300,6 +336,7 @@ class Ledger:
         for entry in self._behind.get(partition, {}):
             if entry.offset is not None and start <= entry.offset < first:
                 entry.missed += first - entry.offset
+                entry.miss(entry.offset, first)
                 entry.offset = first
 
     # ---- what was forwarded ----
@@ -373,18 +410,24 @@ class Ledger:
             refused=entry.refused,
             refusal=entry.refusal,
             missed=entry.missed,
+            gaps=entry.gaps,
+            gaps_from=entry.gaps_from,
+            settled=entry.settled,
+            settled_from=entry.settled_from,
         )
 
     def _is_due(self, entry: Entry, progress: Progress, now: float) -> bool:
         stored = entry.stored
         if stored is None or entry.hold is not None or stored.live != progress.live:
             return True
+        if stored.settled != progress.settled:
+            return True
         since = now - entry.stored_at
         if stored.error != progress.error:
             return since >= _ERROR_STORE_S
         if stored.forwarded is None and progress.forwarded is not None:
             return True
-        if (stored.refused, stored.missed) != (progress.refused, progress.missed):
+        if _losses(stored) != _losses(progress):
             return since >= _LOSS_STORE_S
         if progress.live and stored.forwarded == progress.forwarded:
             return False
@@ -412,6 +455,10 @@ def _is_told(route: Route, entry: Entry) -> bool:
         and entry.hold is None
         and stored.forwarded == entry.forwarded
         and stored.error == route.error
-        and stored.refused == entry.refused
-        and stored.missed == entry.missed
+        and _losses(stored) == _losses(entry)
+        and stored.settled == entry.settled
     )
+
+
+def _losses(told: Progress | Entry) -> tuple[object, ...]:
+    return (told.refused, told.missed, told.gaps, told.gaps_from)

@@ -19,7 +19,7 @@ from consumers.connect.data.records import SinkRecord
 from consumers.forwarding.delivery import Result
 from consumers.forwarding.route import Route
 from consumers.forwarding.schedule import QUICK, SLOW, Failure
-from consumers.forwarding.ways_out import UNREACHABLE, WaysOut
+from consumers.forwarding.ways_out import NOT_ALLOWED, UNREACHABLE, WaysOut, is_address
 from waylog.extras import install_command, is_installed
 
 _PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
@@ -52,7 +52,7 @@ class MqttDelivery:
             # A task has a context of its own.
             address = await asyncio.create_task(self._address(route.user, host, port))
         except (OSError, TimeoutError):
-            reason = f"{route.origin}: {UNREACHABLE}"
+            reason = f"{route.origin}: {NOT_ALLOWED if is_address(host) else UNREACHABLE}"
             return Result(failure=Failure(reason, is_reached=False))
         tls = self._trusted if parts.scheme == "mqtts" else None
         work = partial(_turn, route, address, port, tls, self._timeout_s, records)
@@ -60,7 +60,7 @@ class MqttDelivery:
 
     async def _address(self, user: str, host: str, port: int) -> str:
         """Return an address of a name that may be reached; raises OSError, TimeoutError."""
-        self._ways.user.set(user)
+        self._ways.begin(user, host)
         async with asyncio.timeout(self._timeout_s):
             found = await self._ways.look_up(host, port, socket.AF_UNSPEC)
         # The connection is made to this address; the name is not looked up again.

@@ -13,13 +13,16 @@ from waylog.forwarding.definition import Forwarding, Progress
 #: Records and bytes that may wait of one forwarding, over all partitions.
 WAITING_MAX: Final = 500
 WAITING_BYTES_MAX: Final = 512 * 1024
+#: Places where records were missed that are remembered, in each partition.
+GAPS_MAX: Final = 8
 
 
 class Entry:
     """A forwarding in one partition."""
 
-    __slots__ = ("forwarded", "hold", "is_live", "missed", "offset", "partition", "refusal",
-                 "refused", "stored", "stored_at", "waiting")  # fmt: skip
+    __slots__ = ("forwarded", "gaps", "gaps_from", "hold", "is_live", "missed", "offset",
+                 "partition", "refusal", "refused", "settled", "settled_from", "stored",
+                 "stored_at", "tried", "waiting")  # fmt: skip
 
     def __init__(self, partition: int, offset: int | None, stored: Progress | None) -> None:
         self.partition: Final = partition
@@ -36,6 +39,16 @@ class Entry:
         #: The group's offset must not pass this one before the log has where it goes on.
         self.hold: int | None = None
         self.missed = 0 if stored is None else stored.missed
+        #: Where they were (see Progress).
+        self.gaps = () if stored is None else stored.gaps
+        self.gaps_from = 0 if stored is None else stored.gaps_from
+        if stored is not None and stored.missed and not (self.gaps or self.gaps_from):
+            self.gaps_from = stored.offset  # a worker of an earlier version did not say it
+        #: From where on all is sent as the forwarding is since `settled` (see Progress).
+        self.settled = None if stored is None else stored.settled
+        self.settled_from = 0 if stored is None else stored.settled_from
+        #: The offset behind what was taken for the last attempt.
+        self.tried = 0
         #: Records that the server will never take, and why it did not take the last one.
         self.refused = 0 if stored is None else stored.refused
         self.refusal = None if stored is None else stored.refusal
@@ -49,6 +62,20 @@ class Entry:
         if self.is_live and self.offset is not None:
             return max(self.offset, group_position)
         return self.offset
+
+    def read_to(self, group_position: int) -> int:
+        """Return the offset below which nothing is looked at any more, but for what waits."""
+        return max(self.offset or 0, group_position) if self.is_live else self.offset or 0
+
+    def miss(self, start: int, end: int) -> None:
+        """Take note that the log has deleted the records from `start` up to `end`."""
+        if self.gaps and self.gaps[-1][1] >= start:
+            start = self.gaps[-1][0]
+            self.gaps = self.gaps[:-1]
+        self.gaps = (*self.gaps, (start, end))
+        if len(self.gaps) > GAPS_MAX:
+            self.gaps_from = self.gaps[0][1]
+            self.gaps = self.gaps[1:]
 
 
 class Route:
@@ -133,8 +160,11 @@ class Route:
         return size
 
     def batch(self, most: int) -> list[SinkRecord]:
-        """Return the first records that wait, in the order of each partition."""
-        return list(islice(self._waiting(), most))
+        """Return the first records that wait, in the order of each partition, to be sent now."""
+        found = list(islice(self._waiting(), most))
+        for record in found:
+            self.entries[record.original_partition or 0].tried = record.offset + 1
+        return found
 
     def _waiting(self) -> Iterator[SinkRecord]:
         for entry in self.entries.values():

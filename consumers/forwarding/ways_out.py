@@ -1,12 +1,14 @@
 """Finds the addresses that a forwarding may reach, without telling its user which there are.
 
-The answer to a user is the same for a name that nobody knows and for an address that may not be
-reached: otherwise anybody could list the names and addresses of the operator's network.
+The answer to a user is the same for a name that nobody knows and for one whose address may not be
+reached: otherwise anybody could list the names of the operator's network. Who gives an address
+knows it.
 """
 
 from __future__ import annotations
 
 import errno
+import ipaddress
 import logging
 import socket
 import ssl
@@ -25,6 +27,16 @@ from waylog.process.log_throttle import LogThrottle, since_last_line
 logger = logging.getLogger(__name__)
 
 UNREACHABLE: Final = "nobody knows its name, or forwardings may not reach its address"
+NOT_ALLOWED: Final = "forwardings may not reach this address"
+
+
+def is_address(host: str) -> bool:
+    """Tell whether the host of a URL is an address, and no name."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def trusted_authorities(more: Path | None) -> ssl.SSLContext:
@@ -52,6 +64,17 @@ class WaysOut:
         self._throttle: Final = LogThrottle()
         #: The user whose request is under way, in its context.
         self.user: Final[ContextVar[str]] = ContextVar("user", default="")
+        #: The host in its URL, as the user has written it.
+        self.host: Final[ContextVar[str]] = ContextVar("host", default="")
+
+    def begin(self, user: str, host: str) -> None:
+        """Say in a task whose request is under way, and to which host."""
+        self.user.set(user)
+        self.host.set(host)
+
+    def unreachable(self) -> str:
+        """Return what the user is told of a host that cannot be reached."""
+        return NOT_ALLOWED if is_address(self.host.get()) else UNREACHABLE
 
     async def look_up(
         self, host: str, port: int, family: socket.AddressFamily
@@ -87,4 +110,4 @@ class WaysOut:
                 *(self.user.get() or "somebody", reason, since_last_line(unsaid)),
             )
         # With a number, clients show the text in their own errors.
-        return OSError(errno.EACCES, UNREACHABLE)
+        return OSError(errno.EACCES, self.unreachable())

@@ -257,9 +257,9 @@ class ForwardingWorker:
         """Take partitions: read how far their forwardings are, then let the group read them."""
         servers, client_id = self._settings.bootstrap_servers, self._settings.client_id
         progress = await read_progress(servers, client_id, self._open_forwardings)
-        for partition, position, first, end in assigned:
+        for partition, position, first, end, committed in assigned:
             known = progress.get(partition, {})
-            self._ledger.assign(partition, position, first, end, known)
+            self._ledger.assign(partition, position, first, end, known, committed)
             there = {(each.user, each.id) for each in self._ledger.routes()}
             # They were removed while no worker ran.
             self._forgotten.update(
@@ -281,10 +281,16 @@ class ForwardingWorker:
         # What is stored from now on is behind it, also if it comes before the answer.
         before = {entry: self._ledger.position(entry.partition) for _, entry in new}
         found = await self._group.offsets_of_times(wanted)
+        first = {
+            each: await self._group.first_offset(each)
+            for each in sorted(set().union(*wanted.values()))
+        }
         for route, entry in new:
             offset = found.get((route.forwarding.since, entry.partition), before[entry])
-            if entry.offset is None:
-                entry.offset = before[entry] if offset is None else offset
+            if offset is None:
+                offset = before[entry]
+            if offset is not None:
+                self._ledger.place(entry, offset, first[entry.partition])
         self._sending.work.set()
 
     def _gone(self, partitions: Sequence[int]) -> None:

@@ -89,6 +89,14 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     refusal: str | None = None
     #: Records that the log's retention had deleted before they could be forwarded.
     missed: Milliseconds = 0
+    #: Where they were: the first offset, and that behind the last; the newest ones, in order.
+    gaps: tuple[tuple[Milliseconds, Milliseconds], ...] = ()
+    #: Of what is below nobody knows where records were missed.
+    gaps_from: Milliseconds = 0
+    #: `Forwarding.settled` of the devices and the server to which everything is forwarded from
+    #: `settled_from` on; None: it is not known.
+    settled: Milliseconds | None = None
+    settled_from: Milliseconds = 0
 
 
 def record_key(user: str, forwarding_id: str, partition: int | None = None) -> bytes:

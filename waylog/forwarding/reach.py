@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 from waylog.forwarding.definition import Forwarding, Progress, letter_source
 from waylog.forwarding.pauses import Pause
 
-#: A worker takes a changed forwarding so long after the change at the latest.
+#: So long after a change of devices or server a worker has taken it, if it does not say when, as
+#: one of an earlier version; by the clocks of gateways.
 _CHANGE_MS: Final = 15_000
 
 
@@ -120,19 +121,31 @@ class Reach:
 
     def _passed(self, record: Stored, progress: Progress, first: int) -> Judged:
         made = self.forwarding
+        if any(start <= record.offset < end for start, end in progress.gaps):
+            return Judged(Outcome.MISSED)
         settled = made.settled
         if settled is None and made.revision == 0:
             settled = made.created
         if settled is None:
             return Judged(Outcome.UNKNOWN, "its devices or server may have been others then")
-        if settled > made.created and record.time < settled + _CHANGE_MS:
+        if settled > made.created and not _was_taken(settled, record, progress):
             return Judged(Outcome.UNKNOWN, "its devices or server were changed later")
-        if progress.missed and record.offset < first:
+        # A worker of an earlier version counts what was missed and does not say where.
+        is_placed = bool(progress.gaps or progress.gaps_from or not progress.missed)
+        if record.offset < (progress.gaps_from if is_placed else first):
             return Judged(
-                Outcome.UNKNOWN, "the log had deleted some records before they could be sent"
-            )
+                Outcome.UNKNOWN, "the log had deleted records before they could be sent, and it is "
+                "not known which",
+            )  # fmt: skip
         if progress.refused and not self._log.has_letters:
             return Judged(
                 Outcome.UNKNOWN, "which fixes the server has refused can no longer be seen"
             )
         return Judged(Outcome.SENT)
+
+
+def _was_taken(settled: int, record: Stored, progress: Progress) -> bool:
+    """Tell whether a record was sent with the devices and the server of now, since `settled`."""
+    if progress.settled == settled:
+        return record.offset >= progress.settled_from
+    return record.time >= settled + _CHANGE_MS

@@ -137,7 +137,8 @@ class _Lane:
                 self._divide(part, data_error, waiting)
                 continue
             outcome = await self._sender.send(request, idempotency_key(request, part))
-            if self._is_last and not outcome.is_answered and await self._sender.answers():
+            is_silent = not outcome.is_answered and outcome.is_from_server
+            if self._is_last and is_silent and await self._sender.answers():
                 # The server is there, and these records are what it does not answer.
                 outcome = outcome._replace(is_answered=True)
             if outcome.meaning is Meaning.DELIVERED:

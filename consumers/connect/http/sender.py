@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 import time
 from datetime import UTC, datetime
@@ -12,15 +13,23 @@ from urllib.parse import urlsplit
 import aiohttp
 from yarl import URL
 
-from consumers.connect.http.answers import Meaning, meaning_of, retry_after_s, status_text
+from consumers.connect.http.answers import (
+    Answer,
+    Meaning,
+    Objection,
+    meaning_of,
+    retry_after_s,
+    status_text,
+)
 from consumers.connect.http.properties import Settings
 from consumers.connect.http.signature import signature_headers
 from consumers.connect.http.templates.request import Request
 
 _CONNECT_S: Final = 10.0
 KEEP_ALIVE_S: Final = 30.0
-#: Of an answer so much is read, and so much of it is in a message.
-_ANSWER_BYTES_MAX: Final = 64 * 1024
+#: Of an answer so much is read, and so much of it is in a message. The Recorder's has pictures of
+#: friends.
+_ANSWER_BYTES_MAX: Final = 1024 * 1024
 _SHOWN_CHARACTERS: Final = 200
 _AWAY_BEHIND_A_PROXY: Final = (502, 503, 504)
 _IDEMPOTENCY_KEY: Final = "Idempotency-Key"
@@ -34,6 +43,7 @@ class Outcome(NamedTuple):
     retry_after_s: float | None = None
     is_answered: bool = True
     is_reached: bool = True  # False: there was no connection to the server
+    is_from_server: bool = True  # False: something else has answered in its place
 
 
 DELIVERED: Final = Outcome(Meaning.DELIVERED)
@@ -149,26 +159,60 @@ class Sender:
             headers=headers,
             allow_redirects=False,
         ) as response:
-            body = await response.content.read(_ANSWER_BYTES_MAX)
-            if not response.content.at_eof():
+            body = bytearray()
+            broken = await self._read(response, body)
+            is_whole = response.content.at_eof() and broken is None
+            if not is_whole:
                 response.close()
-            return self._outcome(response, body)
+            kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+            answer = Answer(response.status, kind, bytes(body), is_whole)
+            if broken is not None and answer.is_success:
+                # Nobody knows whether the rest would have been written by a server that is well.
+                return self._unanswered(broken)
+            return self._outcome(response, answer)
 
-    def _outcome(self, response: aiohttp.ClientResponse, body: bytes) -> Outcome:
-        meaning = meaning_of(response.status)
-        if meaning is Meaning.DELIVERED:
-            refusal = self._settings.template.refusal(body)
-            if refusal is None:
-                return DELIVERED
-            return Outcome(Meaning.REFUSED, f"{self.server}: {refusal}")
-        reason = f"{self.server} answered {status_text(response.status)}"
-        text = self._shown(body.decode("utf-8", "replace"))
-        if text:
-            reason += f": {text}"
+    async def _read(self, response: aiohttp.ClientResponse, body: bytearray) -> str | None:
+        """Read the body as far as it is of interest; return what is wrong if it does not end."""
+        try:
+            while len(body) < _ANSWER_BYTES_MAX:
+                chunk = await response.content.read(_ANSWER_BYTES_MAX - len(body))
+                if not chunk:
+                    break
+                body += chunk
+        except TimeoutError:
+            return f"the answer has not ended within {self._settings.timeout_s:g} s"
+        except (aiohttp.ClientError, OSError):
+            return "the answer has broken off"
+        return None
+
+    def _outcome(self, response: aiohttp.ClientResponse, answer: Answer) -> Outcome:
+        meaning = meaning_of(answer.status)
+        objection = None
+        if meaning in (Meaning.DELIVERED, Meaning.REFUSED):
+            objection = self._settings.template.objection(answer)
+        if objection is None and meaning is Meaning.DELIVERED:
+            return DELIVERED
+        reason = self._reason(answer, objection)
+        if objection is not None:
+            is_ours = objection.is_from_server
+            return Outcome(objection.meaning, reason, is_answered=is_ours, is_from_server=is_ours)
         after_s = None
         if meaning is Meaning.LATER:
             after_s = retry_after_s(response.headers.get("Retry-After"), datetime.now(UTC))
         return Outcome(meaning, reason, after_s)
+
+    def _reason(self, answer: Answer, objection: Objection | None) -> str:
+        reason = f"{self.server} answered {status_text(answer.status)}"
+        if objection is not None and answer.is_success:
+            # Users read it, and not what servers in the operator's network have for others.
+            if not objection.is_from_server:
+                kind = self._shown(answer.content_type) or "a body of no type"
+                reason += f" with {kind if answer.body else 'nothing'}"
+            return f"{reason}, {objection.reason}"
+        text = self._shown(answer.body.decode("utf-8", "replace"))
+        if text:
+            reason += f": {text}"
+        return reason if objection is None else f"{reason}, {objection.reason}"
 
     def _unanswered(self, text: str, *, is_reached: bool = True) -> Outcome:
         # A line that is none of HTTP's is in its error as it came: it may be anything.
@@ -187,7 +231,18 @@ class Sender:
 
 
 def text_of(error: Exception) -> str:
-    """Return what an error of a connection says."""
+    """Return what an error of a connection says; the message names the server before it."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        cause = error.certificate_error
+        return f"its certificate is not accepted: {getattr(cause, 'verify_message', '') or cause}"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        reason = error.strerror or type(error.os_error).__name__
+        if error.errno and reason.startswith("Connect call failed"):
+            # asyncio's, with the address for the reason.
+            reason = os.strerror(error.errno)
+        return f"cannot connect: {reason}"
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return "cannot connect: no answer in time"
     if isinstance(error, OSError) and error.errno is None and error.strerror:
         # aiohttp's, for a connection that ended while a request was written to it.
         return "the connection ended before the request was sent"

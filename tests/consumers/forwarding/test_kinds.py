@@ -41,6 +41,7 @@ def test_webhooks_are_signed_and_have_the_fix(platform: Platform) -> None:
 
 def test_batches_go_to_servers_that_take_them(platform: Platform) -> None:
     server = HttpServer()
+    server.answer = lambda _: (201, '{"data":[]}')
     with server.running():
         platform.worker()
         made = {"token": "key", "since": time.time_ns() // 1_000_000}
@@ -52,6 +53,48 @@ def test_batches_go_to_servers_that_take_them(platform: Platform) -> None:
             *(30, "all fixes"),
         )
         assert len(server.seen) < 20
+
+
+def test_what_something_else_answers_in_a_servers_place_refuses_nothing(
+    platform: Platform,
+) -> None:
+    server = HttpServer()
+    page = (200, "<!DOCTYPE html><title>secret</title>", {"Content-Type": "text/html"})
+    kinds: dict[str, tuple[str, str]] = {
+        "phonetrack": ("PhoneTrack", '{"done":1,"friends":[]}'),
+        "dawarich": ("Dawarich", '{"data":[]}'),
+        "owntracks-recorder": ("the Recorder", "[]"),
+        "home-assistant": ("Home Assistant", "[]"),
+        "home-assistant-gpslogger": ("Home Assistant", "Setting location for phone"),
+        "traccar": ("Traccar", ""),
+    }
+    server.answer = lambda _: page
+    with server.running():
+        platform.worker("--retry-backoff-max", "1")
+        for number, kind in enumerate(kinds):
+            platform.put("anna", number, f"{server.url}/{kind}", kind)
+        platform.fixes("anna/phone", 3)
+        for number, (name, _) in enumerate(kinds.values()):
+            await_condition(
+                lambda: platform.shown("anna", number)["error"],  # noqa: B023
+                *(60, f"{name} has failed"),
+            )
+            error = platform.shown("anna", number)["error"]
+            assert f"answered 200 OK with text/html, which is no answer of {name}" in error
+            assert "secret" not in error
+        before = len(server.seen)
+        server.answer = lambda seen: (200, kinds[seen.path.split("/")[1].partition("?")[0]][1])
+        for number, kind in enumerate(kinds):
+            await_condition(
+                lambda: platform.shown("anna", number)["state"] == "live",  # noqa: B023
+                *(60, f"{kind} is live"),
+            )
+            assert platform.shown("anna", number)["refused"] == 0
+        taken = [each.path.split("/")[1].partition("?")[0] for each in server.seen[before:]]
+        one_by_one = set(kinds) - {"phonetrack", "dawarich"}
+        assert {each for each in one_by_one if taken.count(each) < 3} == set()
+        points = [each for each in server.seen[before:] if each.path.startswith("/phonetrack")]
+        assert sum(len(json.loads(each.body)["points"]) for each in points) >= 3
 
 
 def test_what_was_paused_goes_on_where_it_stopped_or_at_the_present(platform: Platform) -> None:

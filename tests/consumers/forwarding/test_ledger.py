@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -12,11 +13,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from consumers.connect.data.records import SinkRecord
 from consumers.forwarding.ledger import Arrived, Ledger, RouteKey, ToStore
 from consumers.forwarding.route import WAITING_MAX, Route
-from waylog.forwarding.definition import Forwarding, Progress
+from waylog.forwarding.definition import Forwarding, Progress, changed
 from waylog.forwarding.reach import LogState, Outcome, Reach, Stored
 
 KEYS: tuple[RouteKey, ...] = (("anna", "1"), ("anna", "2"), ("bert", "1"))
 PARTITIONS = (0, 1)
+#: A time after that of all records, which is their offset.
+LATE = 1_000_000
 
 
 def forwarding(**members: object) -> Forwarding:
@@ -62,7 +65,10 @@ class World(RuleBasedStateMachine):
             (key, 0): Progress(offset=0, live=True) for key in KEYS
         }
         self.forwarded: dict[RouteKey, set[tuple[int, int]]] = {key: set() for key in KEYS}
-        self.definitions = {key: forwarding() for key in KEYS}
+        self.definitions = {key: forwarding(settled=0) for key in KEYS}
+        #: The same by server, which is named by when it became the one.
+        self.sent_to: dict[tuple[RouteKey, int | None], set[tuple[int, int]]] = defaultdict(set)
+        self.changes = 0
         self.paused: set[RouteKey] = set()
         self.now = 0.0
         self.generation = 0
@@ -78,7 +84,7 @@ class World(RuleBasedStateMachine):
     def begin(self) -> None:
         self.lose()
         self.ledger = Ledger()
-        self.in_flight: list[tuple[Route, Sequence[SinkRecord]]] = []
+        self.in_flight: list[tuple[Route, Sequence[SinkRecord], int | None]] = []
         for key, each in self.definitions.items():
             route = self.ledger.put(key, each)
             assert route is not None
@@ -173,18 +179,18 @@ class World(RuleBasedStateMachine):
             route = data.draw(st.sampled_from(waiting))
             if not route.is_in_flight:
                 route.is_in_flight = True
-                self.in_flight.append((route, route.batch(most)))
+                self.in_flight.append((route, route.batch(most), route.forwarding.settled))
 
     @rule(is_whole=st.booleans())
     def answered(self, is_whole: bool) -> None:
         if not self.in_flight:
             return
-        route, records = self.in_flight.pop(0)
+        route, records, server = self.in_flight.pop(0)
         route.is_in_flight = False
         done = records if is_whole else records[::2]
-        self.forwarded[route.user, route.id] |= {
-            (each.original_partition or 0, each.offset) for each in done
-        }
+        places = {(each.original_partition or 0, each.offset) for each in done}
+        self.forwarded[route.user, route.id] |= places
+        self.sent_to[(route.user, route.id), server] |= places
         self.ledger.done(route, done, self.now)
 
     @rule()
@@ -205,13 +211,23 @@ class World(RuleBasedStateMachine):
             self.read_again(partition, 1000)
         for route in self.ledger.routes():
             if not route.is_in_flight:
-                self.in_flight.append((route, route.batch(most)))
+                self.in_flight.append((route, route.batch(most), route.forwarding.settled))
                 self.answered(True)
         self.keep(True)
 
     @rule(key=st.sampled_from(KEYS), is_paused=st.booleans())
     def pause(self, key: RouteKey, is_paused: bool) -> None:
-        self.definitions[key] = forwarding(paused_by="anna" if is_paused else None)
+        self.put(key, paused_by="anna" if is_paused else None)
+
+    @rule(key=st.sampled_from(KEYS), devices=st.sampled_from([("phone",), ("phone", "watch")]))
+    def change(self, key: RouteKey, devices: tuple[str, ...]) -> None:
+        """Let it lead to another server, of some devices."""
+        self.changes += 1
+        # Later than any record: only what the worker says tells what went where.
+        self.put(key, devices=devices, settled=LATE + self.changes)
+
+    def put(self, key: RouteKey, **members: Any) -> None:
+        self.definitions[key] = changed(self.definitions[key], **members)
         self.ledger.put(key, self.definitions[key])
 
     @rule(key=st.sampled_from(KEYS), is_paused=st.booleans())
@@ -303,16 +319,23 @@ class World(RuleBasedStateMachine):
             reach = Reach(*key, self.definitions[key], of_key, None, log)
             for partition, devices in self.log.items():
                 sent = [
-                    reach.judge(Stored(partition, offset, offset)).outcome is Outcome.SENT
-                    for offset in range(len(devices))
+                    reach.forwards(device)
+                    and reach.judge(Stored(partition, offset, offset)).outcome is Outcome.SENT
+                    for offset, device in enumerate(devices)
                 ]
-                for offset, device in enumerate(devices):
-                    if sent[offset] and device == f"{key[0]}/phone":
-                        assert (partition, offset) in self.forwarded[key]
+                settled = self.definitions[key].settled
+                for offset, is_sent in enumerate(sent):
+                    if is_sent:
+                        assert (partition, offset) in self.sent_to[key, settled]
                 stored = of_key.get(partition)
-                if stored is not None:
+                if stored is not None and settled in (0, stored.settled):
                     begin = self.committed[partition] if stored.live else stored.offset
-                    assert all(sent[:begin])
+                    assert all(
+                        is_sent or not reach.forwards(device)
+                        for is_sent, device in list(zip(sent, devices, strict=True))[
+                            stored.settled_from : begin
+                        ]
+                    )
 
     @invariant()
     def what_waits_is_bounded(self) -> None:
@@ -336,7 +359,7 @@ class World(RuleBasedStateMachine):
                     self.read_again(partition, 1000)
             for route in self.ledger.routes():
                 route.is_in_flight = False
-                self.in_flight = [(route, route.batch(400))]
+                self.in_flight = [(route, route.batch(400), route.forwarding.settled)]
                 self.answered(True)
             self.keep(True)
             if self.is_done():
@@ -490,6 +513,106 @@ def test_the_log_is_told_soon_what_a_live_forwarding_was_refused() -> None:
         *((0, 1), (5, 6), (10, 11), (15, 16), (20, 20))
     ]
     assert told[-1][1].refusal == "why 19"
+
+
+def judged(stored: Progress, made: Forwarding, offsets: Sequence[int], first: int) -> list[str]:
+    """Return what receipts say of records of a log that begins at `first`."""
+    log = LogState({0: first}, {0: 1000}, {0: stored.offset})
+    reach = Reach("anna", "1", made, {0: stored}, None, log)
+    return [reach.judge(Stored(0, each, LATE)).outcome.value for each in offsets]
+
+
+def test_where_records_were_missed_is_told() -> None:
+    ledger = Ledger()
+    made = forwarding()
+    ledger.put(("anna", "1"), made)
+    ledger.assign(0, 3, 0, 100, {("anna", "1"): Progress(offset=3)}, 3)
+    ((_, entry),) = ledger.eligible(0)
+    ledger.skip_deleted(0, 3, 6)
+    ledger.skip_deleted(0, 6, 7)  # it goes on at once
+    (told,) = ledger.to_store(0.0)
+    assert (told.progress.gaps, told.progress.missed) == (((3, 7),), 4)
+    assert judged(told.progress, made, (0, 2, 3, 6), 7) == ["sent", "sent", "missed", "missed"]
+    # Of many only the newest are kept; what is before them is known no more.
+    for start in range(10, 100, 10):
+        entry.offset = start
+        ledger.skip_deleted(0, start, start + 5)
+    (told,) = ledger.to_store(10.0)
+    assert len(told.progress.gaps) == 8 and told.progress.missed == 49
+    assert judged(told.progress, made, (2, 10, 14, 15, 20, 94), 95) == [
+        *("unknown", "unknown", "unknown", "sent", "missed", "missed"),
+    ]  # fmt: skip
+    again = Ledger()
+    again.put(("anna", "1"), made)
+    again.assign(0, 0, 0, 100, {("anna", "1"): told.progress}, 0)
+    assert next(iter(again.routes())).entries[0].gaps == told.progress.gaps
+
+
+def test_what_an_earlier_version_has_missed_somewhere_stays_unknown() -> None:
+    ledger = Ledger()
+    made = forwarding()
+    ledger.put(("anna", "1"), made)
+    before = Progress(offset=8, missed=2)
+    assert judged(before, made, (0, 7), 7) == ["unknown", "sent"]
+    ledger.assign(0, 8, 7, 100, {("anna", "1"): before}, 8)
+    ledger.skip_deleted(0, 8, 12)
+    (told,) = ledger.to_store(0.0)
+    assert judged(told.progress, made, (0, 8, 11), 12) == ["unknown", "missed", "missed"]
+
+
+def test_what_the_log_deletes_of_a_live_forwarding_while_no_worker_runs_is_missed() -> None:
+    made = forwarding()
+    stored = Progress(offset=5, live=True)
+    for committed, expected in ((8, "missed"), (None, "unknown")):
+        ledger = Ledger()
+        ledger.put(("anna", "1"), made)
+        ledger.assign(0, 20, 20, 100, {("anna", "1"): stored}, committed)
+        (told,) = ledger.to_store(100.0)
+        assert told.progress.missed == (12 if committed else 0)
+        assert judged(told.progress, made, (8, 19), 20) == [expected, expected]
+
+
+def test_what_was_deleted_before_a_new_forwarding_found_its_place_is_missed() -> None:
+    ledger = Ledger()
+    made = forwarding(created=10, since=10)
+    ledger.assign(0, 30, 20, 100, {}, 30)
+    ledger.put(("anna", "1"), made)
+    ((_, entry),) = ledger.unplaced()
+    ledger.place(entry, 20, 20)
+    (told,) = ledger.to_store(0.0)
+    assert judged(told.progress, made, (19,), 20) == ["missed"]
+    ledger.put(("bert", "1"), made)
+    ((_, entry),) = ledger.unplaced()
+    ledger.place(entry, 21, 20)  # the log has more than was asked for
+    assert entry.gaps == ()
+
+
+def test_what_goes_to_a_changed_server_is_told_by_offsets() -> None:
+    ledger = Ledger()
+    ledger.put(("anna", "1"), forwarding(settled=0))
+    ledger.assign(0, 0, 0, 100, {("anna", "1"): Progress(offset=0, live=True, settled=0)}, 0)
+    (route,) = ledger.routes()
+    arrived = [Arrived("anna", "phone", 0, record_of(0, each, "anna/phone")) for each in range(6)]
+    ledger.take_live(0, arrived[:4], 4, 0.0)
+    ledger.done(route, [each.record for each in arrived[:1]], 0.0)
+    route.is_in_flight = True
+    in_flight = route.batch(2)
+    made = changed(route.forwarding, url="https://y", settled=LATE + 1)
+    ledger.put(("anna", "1"), made)
+    route.is_in_flight = False
+    ledger.done(route, in_flight, 0.0)
+    ledger.done(route, route.batch(10), 0.0)
+    (told,) = ledger.to_store(0.0)
+    expected = ["unknown", "unknown", "unknown", "sent"]
+    assert judged(told.progress, made, range(4), 0) == expected
+    # With another device, what was read of it before was left out.
+    ledger.take_live(0, arrived[4:5], 8, 0.0)
+    made = changed(made, devices=None, settled=LATE + 2)
+    ledger.put(("anna", "1"), made)
+    ledger.done(route, route.batch(10), 0.0)
+    (told,) = ledger.to_store(0.0)
+    assert judged(told.progress, made, (4, 7), 0) == ["unknown", "unknown"]
+    assert told.progress.settled_from == 8
 
 
 def test_the_log_is_told_what_a_live_forwarding_has_missed() -> None:

@@ -264,11 +264,59 @@ def test_what_the_log_deletes_before_it_is_sent_is_told(audited: Audited) -> Non
     assert "100 deleted before they could be sent" in audited.printed("device", "fred/phone")
     with down.running():
         platform.start(*LOOPBACK, *RETRIES)
-        # What was passed over may have been sent before, as far as offsets tell.
-        audited.await_counts("fred/phone", 1, sent=500, unknown=100)
-    (reason,) = audited.forwarding("fred/phone", 1)["unknown_because"]
-    assert "deleted" in reason["reason"]
-    assert audited.printed("device", "fred/phone").count("unknown 100: ") == 1
+        audited.await_counts("fred/phone", 1, sent=500, missed=100)
+    assert "100 deleted before they could be sent" in audited.printed("device", "fred/phone")
+
+
+def test_what_was_sent_before_the_log_deleted_others_stays_sent(audited: Audited) -> None:
+    platform, log, server = audited.platform, audited.log, HttpServer()
+    with server.running():
+        platform.stop_workers()
+        platform.start(*LOOPBACK, *RETRIES)
+        platform.put("lena", 1, f"{server.url}/")
+        platform.fixes("lena/phone", 3)
+        audited.await_counts("lena/phone", 1, sent=3)
+        platform.put("lena", 1, f"{server.url}/", paused_by="lena", since=0, created=0)
+        await_condition(
+            lambda: audited.forwarding("lena/phone", 1)["state"] == "paused", 30, "it is paused"
+        )
+        fixes = platform.fixes("lena/phone", 5)
+        audited.await_counts("lena/phone", 1, sent=3, waiting=5)
+        log.write_history()
+        place = audited.fix(id_of(fixes[2]), "lena/phone")["places"][0]
+        admin = AdminClient(client_config(log.servers, "test"))
+        deleted = TopicPartition(LOCATION, place["partition"], place["offset"] + 1)
+        admin.delete_records([deleted])[deleted].result(30)
+        audited.await_counts("lena/phone", 1, sent=3, waiting=2, missed=3)
+        platform.put("lena", 1, f"{server.url}/", since=0, created=0)
+        audited.await_counts("lena/phone", 1, sent=5, missed=3)
+        assert platform.shown("lena", 1)["missed"] == 3
+
+
+def test_what_comes_behind_a_change_of_the_server_is_sent_to_the_new_one(
+    audited: Audited,
+) -> None:
+    platform, old, new = audited.platform, HttpServer(), HttpServer()
+    with old.running(), new.running():
+        platform.worker(*RETRIES)
+        now = time.time_ns() // 1_000_000
+        made: dict[str, Any] = {"created": now, "since": now}
+        platform.put("mona", 1, f"{old.url}/", settled=now, **made)
+        platform.fixes("mona/phone", 2)
+        audited.await_counts("mona/phone", 1, sent=2)
+        settled = time.time_ns() // 1_000_000
+        platform.put("mona", 1, f"{new.url}/", settled=settled, revision=1, **made)
+        # The worker knows of it when it knows of another one that was made later.
+        platform.put("mona", 2, f"{old.url}/other", revision=1)
+        platform.fixes("mona/phone", 1)
+        await_condition(lambda: any("/other" in each.path for each in old.seen), 30, "the other")
+        sent = platform.fixes("mona/phone", 3)
+        await_condition(lambda: set(sent) <= set(lats(new)), 30, "the new server")
+        first = len(lats(new)) - 3  # the one before them may have gone to either
+        audited.await_counts("mona/phone", 1, sent=3 + first, unknown=3 - first)
+        assert time.time_ns() // 1_000_000 < settled + 15_000, "this is no matter of waiting"
+        (reason,) = audited.forwarding("mona/phone", 1)["unknown_because"]
+        assert "were changed later" in reason["reason"]
 
 
 def test_what_is_behind_an_open_transaction_is_not_known_yet(audited: Audited) -> None:

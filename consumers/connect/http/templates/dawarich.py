@@ -13,7 +13,9 @@ import msgspec
 
 from consumers.connect.data.positions import Position, iso_time
 from consumers.connect.data.records import SinkRecord
+from consumers.connect.http.answers import Answer
 from consumers.connect.http.templates.device_names import DeviceNames
+from consumers.connect.http.templates.judging import is_json
 from consumers.connect.http.templates.positions import known, position_of
 from consumers.connect.http.templates.request import Request
 from consumers.connect.http.templates.template import PositionTemplate, with_path
@@ -27,6 +29,7 @@ class Dawarich(PositionTemplate):
     """Positions as a list of features."""
 
     batch_records = _BATCH_RECORDS
+    server = "Dawarich"
 
     def __init__(self, url: str, names: DeviceNames) -> None:
         super().__init__(with_path(url, _PATH), names)
@@ -35,6 +38,10 @@ class Dawarich(PositionTemplate):
         """See Template."""
         features = [self._feature(position_of(record)) for record in records]
         return Request("POST", self._url, msgspec.json.encode({"locations": features}), _JSON)
+
+    def is_answer(self, answer: Answer) -> bool:
+        """See PositionTemplate."""
+        return is_json(answer)
 
     def _feature(self, fix: Position) -> dict[str, Any]:
         charging = None if fix.charging is None else ("unplugged", "charging")[fix.charging]

@@ -1,6 +1,7 @@
 """Home Assistant's GPSLogger webhook: a form.
 
-Source: the integration's schema. It calls a device by its name without dashes.
+Source: the integration's schema. It calls a device by its name without dashes, and answers with a
+sentence. To an id that it does not know Home Assistant answers with 200 and nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from typing import Final
 from urllib.parse import urlencode
 
 from consumers.connect.data.records import SinkRecord
+from consumers.connect.http.answers import Answer
+from consumers.connect.http.templates.judging import is_web_page
 from consumers.connect.http.templates.positions import known, position_of
 from consumers.connect.http.templates.request import Request
 from consumers.connect.http.templates.template import PositionTemplate
@@ -19,6 +22,12 @@ _FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
 
 class HomeAssistantGpsLogger(PositionTemplate):
     """One position as a form."""
+
+    server = "Home Assistant's GPSLogger integration"
+
+    def is_answer(self, answer: Answer) -> bool:
+        """See PositionTemplate."""
+        return bool(answer.body.strip()) and not is_web_page(answer)
 
     def request(self, records: Sequence[SinkRecord]) -> Request:
         """See Template."""

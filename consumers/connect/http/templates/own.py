@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from consumers.connect.data.json_text import message_bytes
 from consumers.connect.data.records import SinkRecord
+from consumers.connect.http.answers import Answer, Objection
 from consumers.connect.http.templates.placeholders import (
     TextTemplate,
     Write,
@@ -75,8 +76,8 @@ class OwnTemplate:
             body = form.prefix.encode() + inner + form.suffix.encode()
         return Request(self._method, url, body, self._headers)
 
-    def refusal(self, body: bytes) -> str | None:
-        """See Template."""
+    def objection(self, answer: Answer) -> Objection | None:
+        """See Template; nobody knows what such a server answers."""
         return None
 
     def _url_of(self, record: SinkRecord) -> str:

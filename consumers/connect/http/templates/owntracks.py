@@ -15,7 +15,9 @@ import msgspec
 
 from consumers.connect.data.positions import Position
 from consumers.connect.data.records import SinkRecord
+from consumers.connect.http.answers import Answer
 from consumers.connect.http.templates.device_names import DeviceNames
+from consumers.connect.http.templates.judging import is_json
 from consumers.connect.http.templates.positions import known, position_of, rounded
 from consumers.connect.http.templates.request import Request
 from consumers.connect.http.templates.template import PositionTemplate, with_path, with_query
@@ -47,7 +49,11 @@ def location(fix: Position, name: str, **more: Any) -> dict[str, Any]:
 
 
 class OwnTracks(PositionTemplate):
-    """What the classes below have in common: one position a request."""
+    """What the classes below have in common: one position a request, answered with JSON."""
+
+    def is_answer(self, answer: Answer) -> bool:
+        """See PositionTemplate."""
+        return is_json(answer)
 
     def request(self, records: Sequence[SinkRecord]) -> Request:
         """See Template."""
@@ -61,7 +67,9 @@ class OwnTracks(PositionTemplate):
 
 
 class OwnTracksRecorder(OwnTracks):
-    """To the Recorder's `/pub`."""
+    """To the Recorder's `/pub`, which answers with a list of friends, or an object with one."""
+
+    server = "the Recorder"
 
     def __init__(self, url: str, names: DeviceNames) -> None:
         super().__init__(with_path(url, "/pub"), names)
@@ -75,6 +83,8 @@ class OwnTracksRecorder(OwnTracks):
 class DawarichOwnTracks(OwnTracks):
     """To Dawarich's endpoint for OwnTracks."""
 
+    server = "Dawarich"
+
     def __init__(self, url: str, names: DeviceNames) -> None:
         super().__init__(with_path(url, "/api/v1/owntracks/points"), names)
 
@@ -85,7 +95,13 @@ class DawarichOwnTracks(OwnTracks):
 
 
 class HomeAssistant(OwnTracks):
-    """To `/api/webhook/ID` of Home Assistant's OwnTracks integration."""
+    """To `/api/webhook/ID` of Home Assistant's OwnTracks integration.
+
+    It answers with a list. To an id that it does not know, as while it starts, Home Assistant
+    answers with 200 and nothing.
+    """
+
+    server = "Home Assistant's OwnTracks integration"
 
     def message(self, fix: Position, user: str, name: str) -> Request:
         """See OwnTracks."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 from urllib.parse import urlsplit
 
 from consumers.connect.data.records import SinkRecord
+from consumers.connect.http.answers import Answer, Objection
 from consumers.connect.http.templates.device_names import DeviceNames
+from consumers.connect.http.templates.judging import is_web_page, not_of
 from consumers.connect.http.templates.request import Request
 
 
@@ -27,14 +29,24 @@ class Template(Protocol):
         take.
         """
 
-    def refusal(self, body: bytes) -> str | None:
-        """Return why an answer with success is none; None if it is one."""
+    def objection(self, answer: Answer) -> Objection | None:
+        """Return why a success or a refusal is none; None if it means what its status does."""
+
+
+#: A proxy may give them, too, for a server that it does not find or nobody may reach.
+_ALSO_OF_PROXIES: Final = frozenset({403, 404})
 
 
 class PositionTemplate(ABC):
-    """A template for positions: one a request, to the same URL, and success is success."""
+    """A template for positions: one a request, to the same URL.
+
+    The answer has to be one that the server gives: what a sign-in page, a page about maintenance or
+    a Wi-Fi portal answers says nothing of a position.
+    """
 
     batch_records = 1
+    #: What answers, for messages.
+    server: ClassVar[str]
 
     def __init__(self, url: str, names: DeviceNames) -> None:
         self._url: Final = url
@@ -48,9 +60,17 @@ class PositionTemplate(ABC):
     def request(self, records: Sequence[SinkRecord]) -> Request:
         """See Template."""
 
-    def refusal(self, body: bytes) -> str | None:
+    def objection(self, answer: Answer) -> Objection | None:
         """See Template."""
-        return None
+        if answer.is_success:
+            is_strange = not self.is_answer(answer)
+        else:
+            is_strange = answer.status in _ALSO_OF_PROXIES and is_web_page(answer)
+        return not_of(self.server) if is_strange else None
+
+    def is_answer(self, answer: Answer) -> bool:
+        """Tell whether the server itself may have answered so, with a status of success."""
+        return not is_web_page(answer)
 
 
 def with_path(url: str, path: str) -> str:

@@ -1,7 +1,7 @@
 """Traccar: its OsmAnd protocol, as query and as JSON.
 
 Source: Traccar's own decoder (OsmAndProtocolDecoder). Speed is in knots in the query and in m/s in
-JSON; an unknown device is answered with 400 and 404.
+JSON; an unknown device is answered with 400 and 404, success with nothing or a command.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ _JSON: Final = {"Content-Type": "application/json"}
 class TraccarQuery(PositionTemplate):
     """One position in the query of a GET."""
 
+    server = "Traccar"
+
     def request(self, records: Sequence[SinkRecord]) -> Request:
         """See Template."""
         fix = position_of(records[0])
@@ -49,6 +51,8 @@ class TraccarQuery(PositionTemplate):
 
 class TraccarJson(PositionTemplate):
     """One position as the JSON of Traccar Client 9."""
+
+    server = "Traccar"
 
     def request(self, records: Sequence[SinkRecord]) -> Request:
         """See Template."""

@@ -42,7 +42,8 @@ class HttpServer:
         self.url = f"http{'s' if certificate else ''}://127.0.0.1:{self.port}"
         self.seen: list[Seen] = []
         self.answer: Callable[[Seen], Answer | None] = lambda _: None
-        #: Returns "drop" or "hang" for a request that gets no answer.
+        #: Returns "drop" or "hang" for a request that gets no answer, "cut" or "endless" for one
+        #: whose answer breaks off or does not end.
         self.ignores: Callable[[Seen], str | None] = lambda _: None
         #: Whether a connection ends with its first answer, which says nothing of it.
         self.closes_connections = False
@@ -112,6 +113,15 @@ class HttpServer:
         elif ignored == "drop" and request.transport is not None:
             request.transport.abort()
         status, text, *headers = self.answer(seen) or (200, "ok")
+        if ignored in ("cut", "endless"):
+            begun = web.StreamResponse(status=status)
+            await begun.prepare(request)
+            await begun.write(text.encode())
+            if ignored == "endless":
+                await asyncio.Event().wait()
+            elif request.transport is not None:
+                request.transport.close()
+            return begun
         make = _LastResponse if self.closes_connections else web.Response
         return make(status=status, text=text, headers=headers[0] if headers else None)
 

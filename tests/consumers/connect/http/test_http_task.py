@@ -383,7 +383,9 @@ def test_a_server_that_is_away_is_waited_for(make_sink: MakeSink, server: HttpSe
     server.stop()
     records = [record(number) for number in range(1, 30)]
     for _ in range(3):
-        with pytest.raises(RetriableException, match=rf"{server.url}: .*[Cc]onnect"):
+        with pytest.raises(
+            RetriableException, match=rf"{server.url}: cannot connect: Connection refused$"
+        ):
             sink.task.put(records)
         sink.now += sink.context.timeouts[-1] / 1000
     server.start()
@@ -521,8 +523,77 @@ def test_positions_go_to_a_server_by_its_template(make_sink: MakeSink, server: H
     sink.put({"no": "position"})
     assert "the record is no position" in sink.reasons[0]
     server.answer = lambda _: (200, '{"done":3}')
-    sink.put(fix(9))
-    assert "PhoneTrack answers done=3" in sink.reasons[1]
+    with pytest.raises(ConnectException, match=r"answered 200 OK, PhoneTrack answers done=3"):
+        sink.put(fix(9))
+    assert len(sink.reasons) == 1
+
+
+#: What stands in a server's place, or what it begins to say: the status is one of success.
+STRANGERS: dict[str, tuple[Any, str | None, str]] = {
+    "a page": ((200, "<!DOCTYPE html>secret", {"Content-Type": "text/html"}), None, "text/html"),
+    "a refused page": ((404, "<html>gone", {"Content-Type": "text/html"}), None, "<html>gone"),
+    "nothing": ((204, ""), None, "204 No Content with nothing"),
+    "a cut": ((200, '{"done":1}'), "cut", "the answer has broken off"),
+    "no end": ((200, '{"done":1}'), "endless", "the answer has not ended within 0.4 s"),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"),
+    [
+        *((each, "-1") for each in STRANGERS),
+        # A server whose answers break off, or do not end, is there: it may be the record.
+        *((each, "2") for each, (_, ignored, _) in STRANGERS.items() if ignored is None),
+    ],
+)
+def test_what_does_not_come_from_the_server_is_no_answer(
+    make_sink: MakeSink, server: HttpServer, name: str, limit: str
+) -> None:
+    answer, ignored, told = STRANGERS[name]
+    server.answer, server.ignores = lambda _: answer, lambda _: ignored
+    sink = make_sink(
+        template="phonetrack", request_timeout_ms="400", max_retries=limit,
+        batch_max_records="10",
+    )  # fmt: skip
+    records = [record(fix(number), key="k") for number in range(4)]
+    for _ in range(2):
+        with pytest.raises(RetriableException) as caught:
+            sink.task.put(records)
+        assert told in str(caught.value) and "secret" not in str(caught.value)
+        sink.now += sink.context.timeouts[-1] / 1000
+    if limit != "-1":
+        # As if nobody answered: no record is reported.
+        with pytest.raises(ConnectException, match="given up after 2 retries"):
+            sink.task.put(records)
+        assert sink.reasons == []
+        return
+    server.answer, server.ignores = lambda _: (200, '{"done":1}'), lambda _: None
+    sink.put_until_taken(records)
+    assert len(json.loads(server.bodies[-1])["points"]) == 4
+    assert sink.reasons == []
+    assert len({each.headers["Idempotency-Key"] for each in server.seen}) == 1
+
+
+def test_an_answer_that_comes_in_pieces_is_read_to_its_end(
+    make_sink: MakeSink, server: HttpServer
+) -> None:
+    server.answer = lambda _: (200, '{"friends":["' + "x" * 300_000 + '"],"done":1}')
+    sink = make_sink(template="phonetrack")
+    sink.put(fix(1))
+    assert sink.reasons == []
+
+
+@pytest.mark.parametrize("ignored", ["cut", "endless"])
+def test_a_webhook_whose_success_does_not_end_is_asked_again(
+    make_sink: MakeSink, server: HttpServer, ignored: str
+) -> None:
+    server.ignores = lambda _: ignored if len(server.seen) < 3 else None
+    sink = make_sink(request_timeout_ms="400")
+    assert sink.put_until_taken([record({"a": 1}, key="k")]) == 3
+    # A refusal is one as soon as it is said.
+    server.answer, server.ignores = lambda _: (400, "bad"), lambda _: ignored
+    sink.put({"a": 2})
+    assert sink.reasons == [f"{server.url} answered 400 Bad Request: bad"]
 
 
 def test_partitions_that_come_again_are_sent_again(make_sink: MakeSink, server: HttpServer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Sequence
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
@@ -13,6 +14,7 @@ from consumers.connect.data.exceptions import DataException
 from consumers.connect.data.records import SinkRecord
 from consumers.connect.data.schemas import FLOAT64, INT64, OPTIONAL_FLOAT64, STRING, struct_of
 from consumers.connect.data.structs import Struct
+from consumers.connect.http.answers import Answer, Meaning
 from consumers.connect.http.templates.by_name import BATCHING, TEMPLATES
 from consumers.connect.http.templates.device_names import DeviceNames
 from consumers.connect.http.templates.own import BatchForm, OwnTemplate
@@ -179,9 +181,92 @@ def test_phonetrack_takes_many_of_one_device() -> None:
     template = TEMPLATES["phonetrack"](url, DeviceNames([]))
     assert template.target(records[0]) == template.target(records[1])
     assert template.target(record(fix(0, "bert/bike"))) != template.target(records[0])
-    assert template.refusal(b'{"done":1,"friends":[]}') is None
-    assert "done=3" in (template.refusal(b'{"done":3}') or "")
-    assert template.refusal(b"<html>") == "the answer is not PhoneTrack's"
+
+
+JSON, TEXT, PAGE = "application/json", "text/plain", "text/html"
+SIGN_IN = b"\n<!DOCTYPE html><title>Sign in</title>"
+
+
+@pytest.mark.parametrize(
+    ("names", "answers", "expected"),
+    [
+        (
+            ("phonetrack",),
+            ((200, JSON, b'{"done":1,"friends":[]}'), (413, PAGE, b"<html>too large")),
+            None,
+        ),
+        (
+            ("phonetrack",),
+            (
+                *((200, JSON, b'{"done":0}'), (403, JSON, b'{"done":0,"error":"wrong token"}')),
+                *((403, JSON, b'{"done":3}'), (400, JSON, b'{"done":2}')),
+            ),
+            (Meaning.SET_UP, True),
+        ),
+        (
+            ("phonetrack",),
+            (
+                *((200, JSON, b"[]"), (200, JSON, b'{"done":'), (204, "", b"")),
+                *((404, JSON, b'{"message":""}'), (400, PAGE, SIGN_IN)),
+            ),
+            (Meaning.LATER, False),
+        ),
+        (
+            ("dawarich", "dawarich-owntracks", "owntracks-recorder", "home-assistant"),
+            (
+                *((200, JSON, b"[]"), (201, JSON, b' {"data":[{"id":1}]}'), (422, JSON, b"{}")),
+                *((404, TEXT, b"404: Not Found"), (413, PAGE, SIGN_IN)),
+            ),
+            None,
+        ),
+        (
+            ("dawarich", "dawarich-owntracks", "owntracks-recorder", "home-assistant"),
+            ((200, "", b""), (204, "", b""), (200, JSON, b'[{"a":'), (200, TEXT, b"ok")),
+            (Meaning.LATER, False),
+        ),
+        (
+            ("home-assistant-gpslogger",),
+            ((200, TEXT, b"Setting location for phone"), (422, TEXT, b"expected float")),
+            None,
+        ),
+        (("home-assistant-gpslogger",), ((200, "", b""), (204, "", b"")), (Meaning.LATER, False)),
+        (
+            ("traccar", "traccar-json"),
+            ((200, "", b""), (200, TEXT, b"engineStop"), (200, PAGE, b"OK"), (400, "", b"")),
+            None,
+        ),
+        (
+            set(TEMPLATES),
+            (
+                *((200, PAGE, SIGN_IN), (200, "", b"\xef\xbb\xbf<html>"), (404, PAGE, SIGN_IN)),
+                *((200, PAGE, b"<script>"), (403, PAGE, b"<HTML>")),
+            ),
+            (Meaning.LATER, False),
+        ),
+    ],
+)
+def test_an_answer_counts_if_it_is_one_of_the_server(
+    names: Collection[str],
+    answers: Sequence[tuple[int, str, bytes]],
+    expected: tuple[Meaning, bool] | None,
+) -> None:
+    for name in names:
+        template = TEMPLATES[name]("https://h/x", DeviceNames([]))
+        for answer in answers:
+            found = template.objection(Answer(*answer))
+            told = None if found is None else (found.meaning, found.is_from_server)
+            assert told == expected, (name, answer, found)
+
+
+def test_of_a_long_answer_the_beginning_counts() -> None:
+    template = TEMPLATES["dawarich"]("https://h/x", DeviceNames([]))
+    assert template.objection(Answer(200, JSON, b'{"data":[', is_whole=False)) is None
+    assert template.objection(Answer(200, PAGE, SIGN_IN, is_whole=False)) is not None
+
+
+def test_what_a_webhook_answers_is_its_own() -> None:
+    for answer in ((200, PAGE, SIGN_IN), (204, "", b""), (404, PAGE, SIGN_IN)):
+        assert own().objection(Answer(*answer)) is None
 
 
 FIX_SCHEMA = struct_of(
