@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from consumers.connect.data.exceptions import ConnectException, DataException
 from consumers.connect.data.records import SinkRecord
-from consumers.connect.http.answers import Meaning
+from consumers.connect.http.answers.status import Meaning
 from consumers.connect.http.lanes import batches_of, lanes_of, order_key
 from consumers.connect.http.properties import Settings
 from consumers.connect.http.sender import Outcome, Sender, notice_closed_connections

@@ -13,14 +13,8 @@ from urllib.parse import urlsplit
 import aiohttp
 from yarl import URL
 
-from consumers.connect.http.answers import (
-    Answer,
-    Meaning,
-    Objection,
-    meaning_of,
-    retry_after_s,
-    status_text,
-)
+from consumers.connect.http.answers.answer import Answer, Objection
+from consumers.connect.http.answers.status import Meaning, meaning_of, retry_after_s, status_text
 from consumers.connect.http.properties import Settings
 from consumers.connect.http.signature import signature_headers
 from consumers.connect.http.templates.request import Request

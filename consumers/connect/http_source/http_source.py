@@ -22,7 +22,7 @@ from consumers.connect.configuration.definitions import ConfigDef, ConfigValue
 from consumers.connect.data.exceptions import ConnectException, DataException
 from consumers.connect.data.records import SourceRecord
 from consumers.connect.data.schemas import STRING
-from consumers.connect.http.answers import Meaning, meaning_of, retry_after_s, status_text
+from consumers.connect.http.answers.status import Meaning, meaning_of, retry_after_s, status_text
 from consumers.connect.http_source.answer_records import AnswerRecords, Offset
 from consumers.connect.http_source.properties import CONFIG, Settings, validated
 from consumers.connect.plugins.connector import SourceConnector

@@ -13,7 +13,7 @@ import msgspec
 
 from consumers.connect.data.positions import Position, iso_time
 from consumers.connect.data.records import SinkRecord
-from consumers.connect.http.answers import Answer
+from consumers.connect.http.answers.answer import Answer
 from consumers.connect.http.templates.device_names import DeviceNames
 from consumers.connect.http.templates.judging import is_json
 from consumers.connect.http.templates.positions import known, position_of

@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import urlencode
 
 from consumers.connect.data.records import SinkRecord
-from consumers.connect.http.answers import Answer
+from consumers.connect.http.answers.answer import Answer
 from consumers.connect.http.templates.judging import is_web_page
 from consumers.connect.http.templates.positions import known, position_of
 from consumers.connect.http.templates.request import Request

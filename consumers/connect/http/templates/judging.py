@@ -6,7 +6,8 @@ from typing import Final
 
 import msgspec
 
-from consumers.connect.http.answers import Answer, Meaning, Objection
+from consumers.connect.http.answers.answer import Answer, Objection
+from consumers.connect.http.answers.status import Meaning
 from waylog.malformed import MALFORMED
 
 _PAGES: Final = (b"<!doctype", b"<html", b"<head", b"<body")

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from consumers.connect.data.json_text import message_bytes
 from consumers.connect.data.records import SinkRecord
-from consumers.connect.http.answers import Answer, Objection
+from consumers.connect.http.answers.answer import Answer, Objection
 from consumers.connect.http.templates.placeholders import (
     TextTemplate,
     Write,

@@ -16,7 +16,8 @@ import msgspec
 
 from consumers.connect.data.positions import Position
 from consumers.connect.data.records import SinkRecord
-from consumers.connect.http.answers import Answer, Meaning, Objection
+from consumers.connect.http.answers.answer import Answer, Objection
+from consumers.connect.http.answers.status import Meaning
 from consumers.connect.http.templates.device_names import DeviceNames
 from consumers.connect.http.templates.judging import not_of
 from consumers.connect.http.templates.positions import position_of

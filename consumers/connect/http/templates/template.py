@@ -8,7 +8,7 @@ from typing import ClassVar, Final, Protocol
 from urllib.parse import urlsplit
 
 from consumers.connect.data.records import SinkRecord
-from consumers.connect.http.answers import Answer, Objection
+from consumers.connect.http.answers.answer import Answer, Objection
 from consumers.connect.http.templates.device_names import DeviceNames
 from consumers.connect.http.templates.judging import is_web_page, not_of
 from consumers.connect.http.templates.request import Request

@@ -17,7 +17,7 @@ import pytest
 from consumers.connect.configuration.exceptions import ConfigException
 from consumers.connect.data.exceptions import ConnectException, RetriableException
 from consumers.connect.data.records import SinkRecord
-from consumers.connect.http.answers import status_text
+from consumers.connect.http.answers.status import status_text
 from consumers.connect.http.http_sink import HttpSinkConnector
 from consumers.connect.http.http_task import HttpSinkTask
 from consumers.connect.http.sender import text_of

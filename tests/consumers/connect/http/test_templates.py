@@ -14,7 +14,8 @@ from consumers.connect.data.exceptions import DataException
 from consumers.connect.data.records import SinkRecord
 from consumers.connect.data.schemas import FLOAT64, INT64, OPTIONAL_FLOAT64, STRING, struct_of
 from consumers.connect.data.structs import Struct
-from consumers.connect.http.answers import Answer, Meaning
+from consumers.connect.http.answers.answer import Answer
+from consumers.connect.http.answers.status import Meaning
 from consumers.connect.http.templates.by_name import BATCHING, TEMPLATES
 from consumers.connect.http.templates.device_names import DeviceNames
 from consumers.connect.http.templates.own import BatchForm, OwnTemplate

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from consumers.connect.http.answers import Meaning, meaning_of, retry_after_s, status_text
+from consumers.connect.http.answers.status import Meaning, meaning_of, retry_after_s, status_text
 
 NOW = datetime(2025, 11, 1, 11, 0, 0, tzinfo=UTC)
 

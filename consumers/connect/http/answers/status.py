@@ -1,4 +1,4 @@
-"""What an answer means for the records of a request (RFC 9110, sections 10.2.3 and 15)."""
+"""What a status means for the records of a request (RFC 9110, sections 10.2.3 and 15)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import Final, NamedTuple
+from typing import Final
 
 #: A server may ask for a longer pause than this; nobody would notice that it is over.
 _RETRY_AFTER_MAX_S: Final = 600.0
@@ -24,28 +24,6 @@ class Meaning(enum.Enum):
     LATER = "later"  # the request is repeated
     REFUSED = "refused"  # the server will never take it
     SET_UP = "set-up"  # somebody has to change something
-
-
-class Answer(NamedTuple):
-    """What has come; whether it is what the server says is for a template to tell."""
-
-    status: int
-    content_type: str = ""  # without parameters
-    body: bytes = b""
-    is_whole: bool = True  # False: the body goes on
-
-    @property
-    def is_success(self) -> bool:
-        """Whether the status is one of success."""
-        return meaning_of(self.status) is Meaning.DELIVERED
-
-
-class Objection(NamedTuple):
-    """Why an answer does not mean what its status does."""
-
-    meaning: Meaning
-    reason: str
-    is_from_server: bool = True  # False: something else has answered in its place
 
 
 def meaning_of(status: int) -> Meaning:
