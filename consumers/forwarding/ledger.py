@@ -171,11 +171,12 @@ class Ledger:
                     entry.gaps, entry.gaps_from = (), first
                 elif entry.is_live:
                     entry.offset = position
-                    if committed is not None and max(stored.offset, committed) < first:
-                        entry.missed += first - max(stored.offset, committed)
-                        entry.miss(max(stored.offset, committed), first)
-                    elif committed is None and stored.offset < first:
-                        entry.gaps_from = first
+                    if committed is None:
+                        if stored.offset < first:
+                            entry.gaps_from = first
+                    elif (read_to := max(stored.offset, committed)) < first:
+                        entry.missed += first - read_to
+                        entry.miss(read_to, first)
                 if stored.settled not in (None, route.forwarding.settled):
                     entry.settled = route.forwarding.settled
                     entry.settled_from = entry.offset or 0

@@ -58,7 +58,7 @@ class Unopened:
                 elif key_id in wanted:
                     known.add(key_id)
         except LogForbidden:
-            # Who may not read the keys cannot open values either, whoever has sealed them.
+            # A reader without the right to the keys cannot open values either, whoever sealed them.
             known = wanted
         if known:
             raise ConfigError(

@@ -41,7 +41,7 @@ class SealedRecords:
             return True
         while True:
             try:
-                self._unopened.checked(messages)
+                self._unopened.check(each.value() for each in messages)
             except ConfigError as error:
                 raise ConnectException(
                     "the log's values are sealed, and connectors do not open them; "

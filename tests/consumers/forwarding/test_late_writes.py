@@ -196,7 +196,7 @@ def test_nothing_is_written_while_nothing_changes(held: HeldPlatform) -> None:
 
 
 async def test_progress_is_read_when_all_open_transactions_are_decided(held: HeldPlatform) -> None:
-    # Who has given a partition back may have committed what the topic does not know yet.
+    # The former owner may have committed what the topic does not know yet.
     writer = Producer(producer_config(held.servers, "test", transactional_id="test"))
     writer.init_transactions(60)
     writer.begin_transaction()

@@ -17,7 +17,7 @@ class Answer(NamedTuple):
 
     @property
     def is_success(self) -> bool:
-        """Whether the status is one of success."""
+        """True for a status of success, whatever the body is."""
         return meaning_of(self.status) is Meaning.DELIVERED
 
 

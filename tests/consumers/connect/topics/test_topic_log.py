@@ -131,7 +131,7 @@ def test_what_is_committed_behind_an_open_transaction_is_waited_for(
     read = log.read_to_end(topic)
     with pytest.raises(TimeoutError):
         read.result(1.0)
-    # Who need not know it does not wait.
+    # A reader that need not know it does not wait.
     log.read_to_end(topic, waits=False).result(WAIT_S)
     assert not taken
     one.abort_transaction(WAIT_S)
