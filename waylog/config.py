@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import math
 import os
 from dataclasses import dataclass
@@ -59,6 +60,15 @@ def parse_endpoint(text: str) -> Endpoint:
             f"{text!r} is not an address: HOST:PORT is expected, as in 127.0.0.1:8080"
         )
     return Endpoint(host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port))
+
+
+def is_address(host: str) -> bool:
+    """Tell whether a host is an IP address, and no name."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def local_url(endpoint: Endpoint) -> str:

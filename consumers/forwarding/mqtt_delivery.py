@@ -19,7 +19,8 @@ from consumers.connect.data.records import SinkRecord
 from consumers.forwarding.delivery import Result
 from consumers.forwarding.route import Route
 from consumers.forwarding.schedule import QUICK, SLOW, Failure
-from consumers.forwarding.ways_out import NOT_ALLOWED, UNREACHABLE, WaysOut, is_address
+from consumers.forwarding.ways_out import NOT_ALLOWED, UNREACHABLE, WaysOut
+from waylog.config import is_address
 from waylog.extras import install_command, is_installed
 
 _PORTS: Final = {"mqtt": 1883, "mqtts": 8883}

@@ -8,7 +8,6 @@ knows it.
 from __future__ import annotations
 
 import errno
-import ipaddress
 import logging
 import socket
 import ssl
@@ -19,7 +18,7 @@ from typing import Any, Final
 
 from aiohttp.abc import ResolveResult
 
-from waylog.config import ConfigError
+from waylog.config import ConfigError, is_address
 from waylog.network.outbound.name_lookups import NameLookups
 from waylog.network.outbound.reachable_networks import AddressRefused, ReachableNetworks
 from waylog.process.log_throttle import LogThrottle, since_last_line
@@ -28,15 +27,6 @@ logger = logging.getLogger(__name__)
 
 UNREACHABLE: Final = "nobody knows its name, or forwardings may not reach its address"
 NOT_ALLOWED: Final = "forwardings may not reach this address"
-
-
-def is_address(host: str) -> bool:
-    """Tell whether the host of a URL is an address, and no name."""
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def trusted_authorities(more: Path | None) -> ssl.SSLContext:

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from waylog.config import is_address
 from waylog.forwarding.definition import ID, Forwarding, Milliseconds, Name
 
 #: KnownPauses that there may be at once.
@@ -127,7 +128,7 @@ def new_pause(
 
 def _named_host(text: str) -> str:
     found = usual_host(text)
-    if _is_address(found) or _HOST.fullmatch(found):
+    if is_address(found) or _HOST.fullmatch(found):
         return found
     raise ValueError(
         f"host {text!r}: a name or an address is expected, without scheme and port; names with "
@@ -143,15 +144,7 @@ def host_of(url: str) -> str:
 def usual_host(host: str) -> str:
     """Return a name or address of a server in the form in which pauses name it."""
     name = host.removeprefix("[").removesuffix("]").lower().rstrip(".")
-    return str(ipaddress.ip_address(name)) if _is_address(name) else name
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
+    return str(ipaddress.ip_address(name)) if is_address(name) else name
 
 
 def pause_key(pause_id: str, user: str | None) -> bytes:

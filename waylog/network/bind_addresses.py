@@ -6,11 +6,10 @@ address that cannot be bound.
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 from typing import Final
 
-from waylog.config import Endpoint
+from waylog.config import Endpoint, is_address
 
 #: Length of the kernel's queue of connections that are not accepted yet; the kernel may bound it
 #: (net.core.somaxconn). When it is full, the handshakes of all clients are dropped, which try again
@@ -27,7 +26,7 @@ def bind_addresses(endpoint: Endpoint) -> list[str]:
     address would be left, all are returned, so that binding reports the error. Raises OSError for
     an unknown name.
     """
-    if _is_address(endpoint.host):
+    if is_address(endpoint.host):
         return [endpoint.host]
     found = socket.getaddrinfo(
         endpoint.host or None, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -36,14 +35,6 @@ def bind_addresses(endpoint: Endpoint) -> list[str]:
     families = {family for family, _ in addresses if _is_there(family)}
     had = [address for family, address in addresses if family in families or not families]
     return list(dict.fromkeys(had))
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def _is_there(family: socket.AddressFamily) -> bool:

@@ -8,10 +8,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from consumers.forwarding.ways_out import NOT_ALLOWED, UNREACHABLE, is_address
+from consumers.forwarding.ways_out import NOT_ALLOWED, UNREACHABLE
 from tests.consumers.connect.http.http_server import HttpServer, Seen
 from tests.consumers.forwarding.running import LOOPBACK, Platform, keys_by_lat, lats
 from tests.consumers.running import await_condition
+from waylog.config import is_address
 
 
 def test_fixes_of_a_user_go_to_the_server_and_to_no_other(platform: Platform) -> None:
