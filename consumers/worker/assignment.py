@@ -40,6 +40,8 @@ class Assignments(Generic[StateT]):
     def __init__(self) -> None:
         self.consumed: dict[int, Assignment[StateT]] = {}
         self.delayed: dict[tuple[str, int], Assignment[StateT]] = {}
+        #: The states of the partitions that are consumed and restored.
+        self.states: dict[int, StateT] = {}
 
     def all(self) -> list[Assignment[StateT]]:
         """Return all of them."""
@@ -52,6 +54,11 @@ class Assignments(Generic[StateT]):
         for topic in delayed_topics:
             self.delayed[topic, partition] = Assignment(topic, partition, assignment.state)
 
+    def restored(self, assignment: Assignment[StateT]) -> None:
+        """Note that the state of a partition is complete, so that its records can be processed."""
+        assignment.restored = True
+        self.states[assignment.partition] = assignment.state
+
     def find(self, topic: str, partition: int) -> Assignment[StateT] | None:
         """Return the assignment of a partition, None if it is not assigned."""
         delayed = self.delayed.get((topic, partition))
@@ -63,6 +70,7 @@ class Assignments(Generic[StateT]):
     def take(self, partition: int) -> list[Assignment[StateT]]:
         """Remove a partition that is consumed and those that go with it; return them."""
         found = self.consumed.pop(partition, None)
+        self.states.pop(partition, None)
         taken = [] if found is None else [found]
         for key in [key for key in self.delayed if key[1] == partition]:
             taken.append(self.delayed.pop(key))

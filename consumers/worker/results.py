@@ -119,10 +119,13 @@ class ResultProducer:
                 value = keys.seal_value(topic, value, key)
             if partition is None:
                 partition = _BY_KEY
-            more: dict[str, Any] = {} if headers is None else {"headers": dict(headers)}
-            if timestamp is not None:
-                more["timestamp"] = timestamp
             try:
+                if headers is None and timestamp is None:
+                    produce(topic, value, key, partition)
+                    continue
+                more: dict[str, Any] = {} if headers is None else {"headers": dict(headers)}
+                if timestamp is not None:
+                    more["timestamp"] = timestamp
                 produce(topic, value, key, partition, **more)
             except BufferError:
                 self._produce_later(wait, topic, value, key, partition, **more)

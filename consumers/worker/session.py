@@ -217,16 +217,17 @@ class Session(Generic[StateT]):
         """Return the records by partition, and those of delayed topics; errors are handled."""
         batch: dict[int, list[Message]] = {}
         delayed: list[Message] = []
+        begun, delayed_topics = batch.get, self._delayed_topics
         for message in messages:
             error = message.error()
             if error is not None:
                 self._on_message_error(error)
                 continue
-            if self._delayed_topics and message.topic() in self._delayed_topics:
+            if delayed_topics and message.topic() in delayed_topics:
                 delayed.append(message)
                 continue
             partition = message.partition()
-            records = batch.get(partition)  # type: ignore[arg-type]
+            records = begun(partition)  # type: ignore[arg-type]
             if records is None:
                 assignment = self._assignments.consumed.get(partition)  # type: ignore[arg-type]
                 if assignment is None or not assignment.restored:
@@ -281,11 +282,7 @@ class Session(Generic[StateT]):
         return {each: self._opener(records) for each, records in batch.items()}
 
     def _write_late_results(self) -> None:
-        states = {
-            partition: assignment.state
-            for partition, assignment in self._assignments.consumed.items()
-            if assignment.restored
-        }
+        states = self._assignments.states
         outputs = self._processor.late_results(states, now_ms())
         self._write(outputs, states, [])
 
@@ -338,7 +335,7 @@ class Session(Generic[StateT]):
             assignment = self._restored.popleft()
             if assignment.revoked.is_set():
                 continue
-            assignment.restored = True
+            self._assignments.restored(assignment)
             self._consumer.resume(self._with_delayed([assignment.place]))
         failed = self._restorer.failed
         if isinstance(failed, ConfigError):
