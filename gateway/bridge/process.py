@@ -29,7 +29,7 @@ from waylog.kafka.batch_reader import BatchReader
 from waylog.kafka.topics import ADDRESS
 from waylog.observability.telemetry import KafkaTelemetry, now_ms
 from waylog.process.background import spawn
-from waylog.sealing.sealing import opener, sealed_if_configured
+from waylog.sealing.sealing import check_writer_has_key, opener, sealed_if_configured
 
 logger = logging.getLogger(__name__)
 
@@ -80,6 +80,7 @@ async def _start(
     )
     stack.push_async_callback(keeper.close)
     await keeper.start()
+    await asyncio.to_thread(check_writer_has_key, servers)
     logger.info("%d ids of fixes are known", len(known_fixes))
     rights_of, admission = await _rights(settings.users, stack)
     submitter = CatchUpSubmitter(

@@ -79,7 +79,7 @@ from waylog.process.background import PeriodicTask, spawn
 from waylog.process.file_limit import room_for_connections
 from waylog.process.garbage_collection import tune_garbage_collector
 from waylog.process.machine_lock import MachineLock
-from waylog.sealing.sealing import LogProducer, sealed_if_configured
+from waylog.sealing.sealing import LogProducer, check_writer_has_key, sealed_if_configured
 
 if TYPE_CHECKING:
     from gateway.mqtt.listening.listener import MqttServer
@@ -321,6 +321,7 @@ class _Gateway:
             open_erasures(settings.bootstrap_servers, settings.client_id, self._waits)
         )
         self._waits_for = "reads what the log has"
+        await asyncio.to_thread(check_writer_has_key, settings.bootstrap_servers)
         self.erasures.subscribe(self.submitter.on_erasures)
         keeper = self.keeper = ViewKeeper(
             self._settings.bootstrap_servers,

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from typing import Any, Final, NamedTuple, Protocol
 
 from waylog.cli import EXIT_DONE, EXIT_FAILED
+from waylog.config import ConfigError
 from waylog.observability.telemetry import KafkaLogHandler, KafkaTelemetry
 from waylog.process.file_limit import raise_file_limit
 from waylog.process.memory_allocation import tune_memory_allocator
@@ -76,7 +77,13 @@ async def serve_until_stopped(
     raise_file_limit()
     loop = asyncio.get_running_loop()
     stopping_since = None
-    async with serving(callbacks_of=CALLBACKS_OF, except_of=OF_ONE_CLIENT, limit=_limit) as process:
+    async with serving(
+        callbacks_of=CALLBACKS_OF,
+        except_of=OF_ONE_CLIENT,
+        # Such as values of the log that are sealed from now on, for a process without the key.
+        mistakes=(ConfigError,),
+        limit=_limit,
+    ) as process:
         telemetry = KafkaTelemetry(bootstrap_servers, client_id)
         handler = KafkaLogHandler(telemetry)
         logging.getLogger().addHandler(handler)

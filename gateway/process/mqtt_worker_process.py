@@ -40,7 +40,7 @@ from waylog.observability.telemetry import KafkaTelemetry
 from waylog.process.background import spawn
 from waylog.process.file_limit import room_for_connections
 from waylog.process.garbage_collection import tune_garbage_collector
-from waylog.sealing.sealing import LogProducer, sealed_if_configured
+from waylog.sealing.sealing import LogProducer, check_writer_has_key, sealed_if_configured
 
 
 async def serve_mqtt_worker(settings: GatewaySettings, relay_path: Path) -> int:
@@ -100,6 +100,7 @@ async def _start(
     erasures = await stack.enter_async_context(
         open_erasures(settings.bootstrap_servers, settings.client_id)
     )
+    await asyncio.to_thread(check_writer_has_key, settings.bootstrap_servers)
     journal = await stack.enter_async_context(
         open_journal(
             settings.bootstrap_servers,

@@ -32,13 +32,18 @@ def gateway_url(text: str) -> str:
 
 
 def reach_target(arguments: argparse.Namespace) -> None:
-    """Raise CommandError unless the target of the replay accepts connections."""
+    """Raise CommandError unless the target of the replay accepts connections.
+
+    Raises ConfigError for a log whose values are sealed with a key that is not here.
+    """
     if arguments.via == "kafka":
         from waylog.kafka.clients import LogUnreachable
         from waylog.kafka.reach import connect_admin
+        from waylog.sealing.sealing import check_writer_has_key
 
         try:
             connect_admin(arguments.bootstrap_servers, client_id="waylog-replay")
+            check_writer_has_key(arguments.bootstrap_servers)
         except LogUnreachable as error:
             raise CommandError(str(error)) from None
     elif arguments.via == "mqtt":

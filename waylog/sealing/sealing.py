@@ -97,6 +97,11 @@ def is_device(owner: str) -> bool:
     return "/" in owner and not owner.startswith("$")
 
 
+def seals_forwardings(owner: str) -> bool:
+    """Return whether an owner is that of a user's forwardings."""
+    return owner.startswith(_FORWARDINGS)
+
+
 def owners_of_user(user: str) -> list[str]:
     """Return the owners of a user's records without a device: refused, sessions, mapped ones,
     forwardings.
@@ -229,3 +234,18 @@ def sealed_if_configured(
     from waylog.sealing.sealed_log import SealedLog
 
     return SealedLog(producer, ring, loop)
+
+
+def check_writer_has_key(bootstrap_servers: str) -> None:
+    """Check before the first record that what is written here is sealed if the log's values are.
+
+    Blocks while the keys of the log are read. Raises ConfigError for a master key that is missing
+    or wrong, LogUnreachable.
+    """
+    ring = shared_key_ring(bootstrap_servers)
+    if ring is not None:
+        ring.catch_up()
+        return
+    from waylog.sealing.unopened import refuse_sealed_log
+
+    refuse_sealed_log(bootstrap_servers)

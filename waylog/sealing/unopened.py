@@ -1,4 +1,4 @@
-"""What a reader without the master key does with values that may be sealed."""
+"""What a process without the master key does with a log whose values may be sealed."""
 
 from __future__ import annotations
 
@@ -9,12 +9,37 @@ from waylog.config import ConfigError
 from waylog.kafka.clients import LogForbidden
 from waylog.kafka.ranges.topic_reader import read_topic
 from waylog.kafka.topics import VALUE_KEY
-from waylog.sealing.sealing import ENVIRONMENT, is_sealed, key_id_of
+from waylog.sealing.sealing import ENVIRONMENT, is_sealed, key_id_of, seals_forwardings
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
 _FOREIGN_MAX: Final = 10_000
+
+_KEY_IS_MISSING: Final = (
+    f"the log's values are sealed: {ENVIRONMENT} has to name the file of the master key"
+)
+
+
+def refuse_sealed_log(bootstrap_servers: str) -> None:
+    """Raise ConfigError for a log whose values are sealed; LogUnreachable.
+
+    For writers: what they wrote would lie in the clear beside sealed values. The keys of users'
+    forwardings do not count, since those are sealed on each platform.
+    """
+    known: set[bytes] = set()
+    try:
+        for record in read_topic(bootstrap_servers, VALUE_KEY):
+            name = record.key() or b""
+            if record.value() is None:
+                known.discard(name)
+            elif not seals_forwardings(name.rpartition(b"\n")[0].decode("utf-8", "replace")):
+                known.add(name)
+    except LogForbidden:
+        # Without the right to the keys nothing could be sealed with them either.
+        return
+    if known:
+        raise ConfigError(_KEY_IS_MISSING)
 
 
 class Unopened:
@@ -34,8 +59,11 @@ class Unopened:
 
     def checked(self, messages: Sequence[Message]) -> list[Message]:
         """Return the messages; raises ConfigError for a sealed one, LogUnreachable."""
-        self.check(each.value() for each in messages)
-        return list(messages)
+        for each in messages:
+            if is_sealed(each.value()):
+                self.check(each.value() for each in messages)
+                break
+        return messages if isinstance(messages, list) else list(messages)
 
     def check(self, values: Iterable[bytes | None]) -> None:
         """Raise ConfigError if the log seals one of the values, LogUnreachable."""
@@ -61,6 +89,4 @@ class Unopened:
             # A reader without the right to the keys cannot open values either, whoever sealed them.
             known = wanted
         if known:
-            raise ConfigError(
-                f"the log's values are sealed: {ENVIRONMENT} has to name the file of the master key"
-            )
+            raise ConfigError(_KEY_IS_MISSING)

@@ -16,6 +16,7 @@ from confluent_kafka import Message
 from consumers.connect.data.exceptions import ConnectException
 from waylog.config import ConfigError
 from waylog.kafka.clients import LogUnreachable
+from waylog.process.log_throttle import RepeatedFailure
 from waylog.sealing.unopened import Unopened
 
 logger = logging.getLogger(__name__)
@@ -39,6 +40,7 @@ class SealedRecords:
         """
         if self._unopened is None:
             return True
+        failures = RepeatedFailure()
         while True:
             try:
                 self._unopened.check(each.value() for each in messages)
@@ -48,7 +50,8 @@ class SealedRecords:
                     "ByteArrayConverter as value.converter passes them on sealed"
                 ) from error
             except LogUnreachable as error:
-                logger.warning("task %s waits for keys: %s", self._task, error)
+                if failures.is_new(error):
+                    logger.warning("task %s waits for keys: %s", self._task, error)
                 if stopping.wait(_AGAIN_S):
                     return False
             else:
