@@ -1,88 +1,152 @@
-"""Export of all fixes of devices to files in common formats.
+"""Export of all fixes of devices.
 
-Rows are written as they are read, one device and day (or compacted month) after the other. So a
-year takes no more memory than a month. Each day is a segment of its own.
+A pass over the history reads the rows of as many devices as fit into memory together, so that the
+number of passes depends on the number of rows and not on that of devices. A device that does not
+fit is read one period after the other, so that a year takes no more memory than a month.
 """
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import IO, Any, Final, Protocol
+from typing import Any, Final
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark.fixes.schema import DAY_MS, HISTORY_SCHEMA
-from waylog.history.history_reader import HistoryReader, device_runs
-from waylog.track_elements import (
-    GPX_HEAD,
-    KML_HEAD,
-    PLURALS,
-    Place,
-    geojson_feature,
-    gpx_point,
-    gpx_track,
-    kml_track,
-    xml_text,
-)
+from spark.history.track_writers import TrackWriter
+from waylog.history.history_reader import HistoryReader, device_runs, period_bounds_ms
 
 _ATTEMPTS: Final = 3
 
+#: Rows of several devices that are held at once: some 200 MB.
+ROWS_AT_ONCE: Final = 1_000_000
 
-class TrackWriter(Protocol):
-    """A writer of the days of devices; the days of a device are consecutive."""
 
-    def begin(self, device: str) -> None:
-        """Start a device; the following days belong to it."""
+def rows_by_device(
+    reader: HistoryReader, devices: Collection[str], users: Collection[str]
+) -> dict[str, int]:
+    """Return the number of rows of each device that the history has, of these and all of users'.
 
-    def day(self, rows: pa.Table) -> None:
-        """Write one day of HISTORY_SCHEMA rows, ascending by time; never empty."""
+    The named devices come first, in their order, and then those of users, sorted.
+    """
+    counts: Counter[str] = Counter()
+    for file in reader.files():
+        with reader.storage.open_input(file.path) as stream:
+            for device, rows in _devices_in(stream):
+                if device in devices or device.partition("/")[0] in users:
+                    counts[device] += rows
+    return {each: counts[each] for each in (*devices, *sorted(counts)) if each in counts}
 
-    def end(self) -> None:
-        """End the device."""
 
-    def close(self) -> None:
-        """End the file."""
+def _devices_in(stream: Any) -> Iterator[tuple[str, int]]:
+    """Yield the devices of a file with their numbers of rows; one may occur several times."""
+    parquet = pq.ParquetFile(stream, read_dictionary=["device"])
+    runs = device_runs(parquet)
+    if runs is not None:
+        yield from ((run.device, run.stop - run.start) for run in runs)
+        return
+    for batch in parquet.iter_batches(columns=["device"], use_threads=False):
+        for each in pc.value_counts(batch["device"]).to_pylist():
+            yield each["values"], each["counts"]
 
 
 def devices_of(reader: HistoryReader, user: str) -> list[str]:
     """Return the devices of a user that occur in the history."""
-    found: set[str] = set()
-    for file in reader.files():
-        with reader.storage.open_input(file.path) as stream:
-            parquet = pq.ParquetFile(stream, read_dictionary=["device"])
-            runs = device_runs(parquet)
-            if runs is not None:
-                found.update(run.device for run in runs)
-            else:
-                for batch in parquet.iter_batches(columns=["device"], use_threads=False):
-                    found.update(batch["device"].dictionary.to_pylist())
-    return sorted(device for device in found if device.startswith(f"{user}/"))
+    return list(rows_by_device(reader, (), (user,)))
 
 
-def days_of(reader: HistoryReader, device: str, from_ms: int, to_ms: int) -> Iterator[pa.Table]:
-    """Yield the fixes of a device with from_ms <= time <= to_ms, day by day."""
+def export(
+    reader: HistoryReader,
+    rows: Mapping[str, int],
+    writer: TrackWriter,
+    from_ms: int,
+    to_ms: int,
+    *,
+    rows_at_once: int = ROWS_AT_ONCE,
+    advance: Callable[[int], object] = lambda rows: None,
+) -> tuple[int, int]:
+    """Write the fixes of devices from a time up to another; return how many, and of how many.
+
+    `rows` are the devices with their numbers of rows, of `rows_by_device`. `advance` is called with
+    the rows that are done.
+    """
+    count = with_fixes = 0
+    for devices in _together(rows, rows_at_once):
+        for device, days in _read(reader, devices, from_ms, to_ms):
+            before = count
+            writer.begin(device)
+            for day in days:
+                writer.day(day)
+                count += day.num_rows
+            writer.end()
+            with_fixes += count > before
+            advance(rows[device])
+    writer.close()
+    return count, with_fixes
+
+
+def _together(rows: Mapping[str, int], rows_at_once: int) -> Iterator[list[str]]:
+    """Yield groups of devices that are read together."""
+    group: list[str] = []
+    size = 0
+    for device, count in rows.items():
+        if group and size + count > rows_at_once:
+            yield group
+            group, size = [], 0
+        group.append(device)
+        size += count
+    if group:
+        yield group
+
+
+def _read(
+    reader: HistoryReader, devices: Sequence[str], from_ms: int, to_ms: int
+) -> Iterator[tuple[str, Iterator[pa.Table]]]:
+    """Yield each device with its fixes, day by day."""
+    names = _periods(reader, from_ms, to_ms)
+    periods = (_period(reader, each, devices, from_ms, to_ms) for each in names)
+    if len(devices) == 1:
+        yield devices[0], (day for rows in periods for day in _days(rows))
+        return
+    rows = pa.concat_tables([HISTORY_SCHEMA.empty_table(), *periods])
+    rows = rows.sort_by([(name, "ascending") for name in ("device", "time", "kafka_offset")])
+    runs = pc.run_end_encode(rows["device"].combine_chunks())
+    ends = runs.run_ends.to_pylist()
+    own = dict(zip(runs.values.to_pylist(), pairwise([0, *ends]), strict=True))
+    for device in devices:
+        start, stop = own.get(device, (0, 0))
+        yield device, _days(rows.slice(start, stop - start))
+
+
+def _periods(reader: HistoryReader, from_ms: int, to_ms: int) -> Iterator[str]:
     for period in reader.periods():
-        rows = _period(reader, period, device, from_ms, to_ms)
-        days = np.floor_divide(rows["time"].to_numpy(), DAY_MS)
-        cuts = [0, *(np.flatnonzero(np.diff(days)) + 1).tolist(), rows.num_rows]
-        for start, stop in pairwise(cuts):
-            if start < stop:
-                yield rows.slice(start, stop - start)
+        start, stop = period_bounds_ms(period)
+        if start <= to_ms and stop > from_ms:
+            yield period
 
 
-def _period(reader: HistoryReader, period: str, device: str, from_ms: int, to_ms: int) -> pa.Table:
+def _days(rows: pa.Table) -> Iterator[pa.Table]:
+    """Yield the days of rows that are ascending by time."""
+    days = np.floor_divide(rows["time"].to_numpy(), DAY_MS)
+    cuts = [0, *(np.flatnonzero(np.diff(days)) + 1).tolist(), rows.num_rows]
+    for start, stop in pairwise(cuts):
+        if start < stop:
+            yield rows.slice(start, stop - start)
+
+
+def _period(
+    reader: HistoryReader, period: str, devices: Sequence[str], from_ms: int, to_ms: int
+) -> pa.Table:
+    """Return the fixes of devices in a period, ascending by time."""
     for attempt in range(_ATTEMPTS):
         try:
             batches = [
-                _own(batch, device, from_ms, to_ms) for batch in reader.scan(period, [device])
+                _own(batch, devices, from_ms, to_ms) for batch in reader.scan(period, devices)
             ]
             table = pa.Table.from_batches(batches, HISTORY_SCHEMA)
             return table.sort_by([("time", "ascending"), ("kafka_offset", "ascending")])
@@ -94,204 +158,8 @@ def _period(reader: HistoryReader, period: str, device: str, from_ms: int, to_ms
     raise AssertionError
 
 
-def _own(batch: pa.RecordBatch, device: str, from_ms: int, to_ms: int) -> pa.RecordBatch:
+def _own(batch: pa.RecordBatch, devices: Sequence[str], from_ms: int, to_ms: int) -> pa.RecordBatch:
     within = pc.and_(pc.greater_equal(batch["time"], from_ms), pc.less_equal(batch["time"], to_ms))
-    own = batch.filter(pc.and_(pc.equal(batch["device"], device), within))
+    names = batch["device"].cast(pa.string())
+    own = batch.filter(pc.and_(pc.is_in(names, pa.array(devices, pa.string())), within))
     return own.select(HISTORY_SCHEMA.names).cast(HISTORY_SCHEMA)
-
-
-def export(
-    reader: HistoryReader, devices: Sequence[str], writer: TrackWriter, from_ms: int, to_ms: int
-) -> tuple[int, int]:
-    """Write all fixes of some devices; return the numbers of fixes, and of devices with any."""
-    count = with_fixes = 0
-    for device in devices:
-        before = count
-        writer.begin(device)
-        for rows in days_of(reader, device, from_ms, to_ms):
-            writer.day(rows)
-            count += rows.num_rows
-        writer.end()
-        with_fixes += count > before
-    writer.close()
-    return count, with_fixes
-
-
-def _iso(time_ms: int) -> str:
-    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _more(rows: pa.Table) -> dict[str, list[Any]]:
-    """Return what the fixes have beyond place, time and altitude, by column."""
-    more: dict[str, list[Any]] = {name: rows[name].to_pylist() for name in PLURALS}
-    more["attributes"] = [
-        None if text is None else msgspec.json.decode(text) for text in more["attributes"]
-    ]
-    return more
-
-
-def _places(rows: pa.Table) -> list[Place]:
-    columns = (rows[name].to_pylist() for name in ("lat", "lon", "altitude"))
-    return list(zip(*columns, strict=True))
-
-
-def _times(rows: pa.Table) -> list[str]:
-    return [_iso(time) for time in rows["time"].to_pylist()]
-
-
-class GpxWriter:
-    """GPX 1.1: one track per device, one segment per day."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._write = stream.write
-        self._write(GPX_HEAD.encode())
-
-    def begin(self, device: str) -> None:
-        """Open the device's track."""
-        self._write(f"{gpx_track(device)}\n".encode())
-
-    def day(self, rows: pa.Table) -> None:
-        """Write one segment."""
-        more = _more(rows)
-        each = zip(_times(rows), _places(rows), *more.values(), strict=True)
-        points = [
-            gpx_point(time, place, dict(zip(more, values, strict=True)))
-            for time, place, *values in each
-        ]
-        self._write("\n".join(["<trkseg>", *points, "</trkseg>\n"]).encode())
-
-    def end(self) -> None:
-        """Close the track."""
-        self._write(b"</trk>\n")
-
-    def close(self) -> None:
-        """Close the document."""
-        self._write(b"</gpx>\n")
-
-
-class KmlWriter:
-    """KML 2.2: one folder per device, one gx:Track per day."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._write = stream.write
-        self._device = ""
-        self._write(KML_HEAD.encode())
-
-    def begin(self, device: str) -> None:
-        """Open the device's folder."""
-        self._device = device
-        self._write(f"<Folder><name>{xml_text(device)}</name>\n".encode())
-
-    def day(self, rows: pa.Table) -> None:
-        """Write one track."""
-        times = _times(rows)
-        track = kml_track(self._device, times, _places(rows), _more(rows))
-        self._write(f"<Placemark><name>{times[0][:10]}</name>{track}</Placemark>\n".encode())
-
-    def end(self) -> None:
-        """Close the folder."""
-        self._write(b"</Folder>\n")
-
-    def close(self) -> None:
-        """Close the document."""
-        self._write(b"</Document></kml>\n")
-
-
-class GeoJsonWriter:
-    """GeoJSON (RFC 7946): one feature per device and day, with its times in `coordTimes`."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._write = stream.write
-        self._device = ""
-        self._separator = b"\n"
-        self._write(b'{"type":"FeatureCollection","features":[')
-
-    def begin(self, device: str) -> None:
-        """Set the device of the next features."""
-        self._device = device
-
-    def day(self, rows: pa.Table) -> None:
-        """Write one feature."""
-        coordinates = [
-            [lon, lat] if altitude is None else [lon, lat, altitude]
-            for lat, lon, altitude in _places(rows)
-        ]
-        feature = geojson_feature(self._device, _times(rows), coordinates, _more(rows))
-        self._write(self._separator + msgspec.json.encode(feature))
-        self._separator = b",\n"
-
-    def end(self) -> None:
-        """Do nothing: the format has no element for a device."""
-
-    def close(self) -> None:
-        """Close the collection."""
-        self._write(b"\n]}\n")
-
-
-class CsvWriter:
-    """CSV (RFC 4180): one line per fix, with all its members."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self._names = [name for name in HISTORY_SCHEMA.names if not name.startswith("kafka_")]
-        self._rows([self._names])
-
-    def _rows(self, rows: Sequence[Sequence[object]]) -> None:
-        text = io.StringIO()
-        csv.writer(text).writerows(rows)
-        self._stream.write(text.getvalue().encode())
-
-    def begin(self, device: str) -> None:
-        """Do nothing: each line has its device."""
-
-    def day(self, rows: pa.Table) -> None:
-        """Write one day's lines."""
-        columns: list[list[object]] = [rows[name].to_pylist() for name in self._names]
-        times = self._names.index("time"), self._names.index("received")
-        for index in times:
-            columns[index] = [_iso(time) for time in rows[self._names[index]].to_pylist()]
-        self._rows([[_harmless(value) for value in row] for row in zip(*columns, strict=True)])
-
-    def end(self) -> None:
-        """Do nothing: the format has no element for a device."""
-
-    def close(self) -> None:
-        """Do nothing: CSV has no end mark."""
-
-
-def _harmless(value: object) -> object:
-    # A spreadsheet interprets text that begins with these characters as a formula.
-    if isinstance(value, str) and value[:1] in {"=", "+", "-", "@"}:
-        return f"'{value}"
-    return "" if value is None else value
-
-
-class ParquetWriter:
-    """Parquet with all members of a fix, with the schema of the history."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._writer = pq.ParquetWriter(stream, HISTORY_SCHEMA, compression="zstd")
-
-    def begin(self, device: str) -> None:
-        """Do nothing: each row has its device."""
-
-    def day(self, rows: pa.Table) -> None:
-        """Write one day's rows."""
-        self._writer.write_table(rows)
-
-    def end(self) -> None:
-        """Do nothing: the format has no element for a device."""
-
-    def close(self) -> None:
-        """Write the footer."""
-        self._writer.close()
-
-
-WRITERS: Final[dict[str, Callable[[IO[bytes]], TrackWriter]]] = {
-    "geojson": GeoJsonWriter,
-    "gpx": GpxWriter,
-    "kml": KmlWriter,
-    "csv": CsvWriter,
-    "parquet": ParquetWriter,
-}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -19,7 +20,7 @@ from waylog.config import ConfigError
 from waylog.history.history_reader import HistoryReader
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from spark.history.compaction import CompactionResult
     from spark.history.erase import ErasureReport
@@ -160,29 +161,61 @@ def files(arguments: argparse.Namespace) -> int:
 
 def export(arguments: argparse.Namespace) -> int:
     """Write all fixes of some devices to a file."""
-    from spark.history.export import WRITERS, devices_of
-    from spark.history.export import export as export_tracks
+    from rich.console import Console
+    from rich.progress import Progress
 
-    bounds = [_time_ms(arguments.from_time, -(2**62)), _time_ms(arguments.to_time, 2**62)]
-    if bounds[0] > bounds[1]:
+    from spark.history.export import export as export_tracks
+    from spark.history.export import rows_by_device
+    from spark.history.track_writers import WRITERS
+
+    from_ms, to_ms = _time_ms(arguments.from_time, -(2**62)), _time_ms(arguments.to_time, 2**62)
+    if from_ms > to_ms:
         raise ConfigError(f"--from {arguments.from_time} is later than --to {arguments.to_time}")
-    devices, users = chosen_devices(arguments.user, arguments.device)
+    chosen = chosen_devices(arguments.user, arguments.device)
+    if not chosen.devices and not chosen.users:
+        raise CommandError("nothing to export, name a --device")
     reader = open_history(arguments.out)
-    for user in users:
-        devices += devices_of(reader, user)
-    if not devices:
-        who = f": the history knows no device of {', '.join(users)}"
-        raise CommandError(f"nothing to export{who if users else ', name a --device'}")
+    rows = rows_by_device(reader, dict.fromkeys(chosen.devices), set(chosen.users))
+    unknown = [each for each in chosen.devices if each not in rows]
+    if unknown or not rows:
+        who = ", ".join(unknown) or f"of {', '.join(chosen.users)}"
+        raise CommandError(f"nothing is exported: the history knows no device {who}")
     with ExitStack() as stack:
-        if arguments.file is None:
-            stream: IO[bytes] = sys.stdout.buffer
-        else:
-            stream = stack.enter_context(Path(arguments.file).open("wb"))
+        stream = stack.enter_context(_output(arguments.file))
+        progress = stack.enter_context(Progress(console=Console(stderr=True), transient=True))
+        task = progress.add_task("exporting", total=sum(rows.values()))
         writer = WRITERS[arguments.format](stream)
-        count, with_fixes = export_tracks(reader, devices, writer, *bounds)
-        stream.flush()
+        count, with_fixes = export_tracks(
+            reader,
+            rows,
+            writer,
+            from_ms,
+            to_ms,
+            advance=lambda done: progress.advance(task, done),
+        )
     print(f"{count} fixes of {with_fixes} device{'' if with_fixes == 1 else 's'}", file=sys.stderr)
     return 0
+
+
+@contextmanager
+def _output(name: str | None) -> Iterator[IO[bytes]]:
+    """Give what to write into; a file gets its name when it is complete."""
+    if name is None:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    path = Path(name).resolve()
+    if path.exists() and not path.is_file():  # such as a pipe
+        with path.open("wb") as stream:
+            yield stream
+        return
+    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with aside.open("xb") as stream:
+            yield stream
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
 
 
 def erase(arguments: argparse.Namespace) -> int:

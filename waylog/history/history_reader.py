@@ -444,31 +444,31 @@ def _groups_of(parquet: Any, devices: Sequence[str]) -> list[int]:
     value = (metadata.metadata or {}).get(RUNS_KEY)
     if value is not None:
         names, counts = _unpack_runs(value)
-        stops = list(accumulate(counts))
         group_stops = list(
             accumulate(
                 metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)
             )
         )
+        wanted = set(devices)
         found: set[int] = set()
-        for device in devices:
-            # A device has one run in a file.
-            if device in names:
-                index = names.index(device)
-                start, stop = stops[index] - counts[index], stops[index]
+        start = 0
+        for name, count in zip(names, counts, strict=True):
+            stop = start + count
+            if name in wanted:
                 first = bisect_right(group_stops, start)
                 found.update(range(first, bisect_left(group_stops, stop) + 1))
+            start = stop
         return sorted(found)
     column = parquet.schema_arrow.get_field_index("device")
+    ordered = sorted(devices)
     groups = []
     for group in range(metadata.num_row_groups):
         statistics = metadata.row_group(group).column(column).statistics
-        if (
-            statistics is None
-            or not statistics.has_min_max
-            or any(statistics.min <= device <= statistics.max for device in devices)
-        ):
-            groups.append(group)
+        if statistics is not None and statistics.has_min_max:
+            next_one = bisect_left(ordered, statistics.min)
+            if next_one == len(ordered) or ordered[next_one] > statistics.max:
+                continue
+        groups.append(group)
     return groups
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 from lxml import etree
 
+from spark.history.export import export, rows_by_device
+from spark.history.track_writers import CsvWriter, GeoJsonWriter
 from tests.spark.history.test_compaction import append, compact, some_fixes
 from waylog.cli import main
+from waylog.history.history_reader import HistoryReader
 
 
 @pytest.fixture
@@ -86,11 +92,90 @@ def test_a_stretch_of_time_is_exported_alone(history: Path) -> None:
     assert json.loads(nothing)["features"] == []
 
 
-def test_devices_without_a_fix_are_not_counted(
+def test_devices_without_a_fix_in_the_time_are_not_counted(
     history: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    exported(history, "csv", "--device", "u/d3", "--device", "u/never-seen")
-    assert f"{len(expected())} fixes of 1 device" in capsys.readouterr().err
+    exported(history, "csv", "--device", "u/d3", "--to", "2025-12-31")
+    assert "0 fixes of 0 devices" in capsys.readouterr().err
+
+
+def test_a_device_that_nobody_knows_is_named_and_nothing_is_written(
+    history: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = history.parent / "track.csv"
+    file.write_bytes(b"of before")
+    words = ["--device", "u/d3", "--device", "u/never-seen", "--format", "csv", "-o", str(file)]
+    assert main(["history", "export", "--out", str(history), *words]) == 1
+    assert "the history knows no device u/never-seen" in capsys.readouterr().err
+    assert file.read_bytes() == b"of before"
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 35, 10**6])
+def test_devices_that_are_read_together_or_apart_give_the_same_file(
+    history: Path, rows_at_once: int
+) -> None:
+    reader = HistoryReader(str(history))
+    names = [f"u/d{number}" for number in (4, 3, 1, 0)]
+    rows = rows_by_device(reader, names, ())
+    assert list(rows) == names
+    assert rows == {each: len(expected(each)) for each in names}
+    stream = io.BytesIO()
+    writer = CsvWriter(stream)
+    done: list[int] = []
+    count, with_fixes = export(
+        reader, rows, writer, 0, 2**62, rows_at_once=rows_at_once, advance=done.append
+    )
+    written = list(csv.DictReader(io.StringIO(stream.getvalue().decode())))
+    assert [row["id"] for row in written] == [row["id"] for each in names for row in expected(each)]
+    assert (count, with_fixes) == (len(written), len(names))
+    assert done == [len(expected(each)) for each in names]
+
+
+def test_all_devices_that_fit_are_read_in_one_pass(
+    history: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = HistoryReader(str(history))
+    rows = rows_by_device(reader, (), ("u",))
+    assert len(rows) == 5
+    opened: list[str] = []
+    open_input = reader.storage.open_input
+
+    def counted(path: str) -> Any:
+        opened.append(path)
+        return open_input(path)
+
+    monkeypatch.setattr(reader.storage, "open_input", counted)
+    export(reader, rows, CsvWriter(io.BytesIO()), 0, 2**62)
+    assert sorted(opened) == sorted(file.path for file in reader.files())
+
+
+def test_a_file_has_its_name_once_it_is_complete(
+    history: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = history.parent / "track.geojson"
+    exported(history, "geojson", "--device", "u/d3")
+    complete = file.read_bytes()
+
+    def full(_self: GeoJsonWriter, _rows: object) -> None:
+        assert file.read_bytes() == complete
+        raise OSError(errno.ENOSPC, "No space left on device", str(file))
+
+    monkeypatch.setattr(GeoJsonWriter, "day", full)
+    words = ["--device", "u/d4", "--format", "geojson", "-o", str(file)]
+    assert main(["history", "export", "--out", str(history), *words]) == 1
+    assert file.read_bytes() == complete
+    assert [each.name for each in history.parent.iterdir() if "part" in each.name] == []
+
+
+def test_what_is_no_file_is_written_to_as_it_is(history: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as threads:
+        read = threads.submit(pipe.read_bytes)
+        words = ["--device", "u/d3", "--format", "csv", "-o", str(pipe)]
+        assert main(["history", "export", "--out", str(history), *words]) == 0
+        assert read.result(60) == exported(history, "csv", "--device", "u/d3")
+    assert pipe.is_fifo()
 
 
 @pytest.mark.parametrize(
