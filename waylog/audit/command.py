@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from waylog.audit.history_rows import HistoryRows
     from waylog.audit.question import Progress
 
+#: Characters that the gateway replaces in names of devices (docs/http.md).
+_NEVER_IN_NAMES: Final = re.compile(r"[ +#\x00-\x1f\x7f-\x9f]")
+
 _EXAMPLES: Final = """examples:
   waylog audit device demo/phone                       today, until now
   waylog audit device demo/phone --day 2026-11-27 --timezone Europe/Vaduz
@@ -168,8 +171,13 @@ def _check(arguments: argparse.Namespace) -> None:
     check_name("--resolver-group", arguments.resolver_group)
     check_name("--forwarding-group", arguments.forwarding_group)
     device = getattr(arguments, "device", None)
-    if device is not None and not re.fullmatch(r"[^/]+/[^/]+", device):
+    if device is None:
+        return
+    if not re.fullmatch(r"[^/]+/[^/]+", device):
         raise ConfigError(f"{device!r} is not a device: USER/DEVICE is expected, as demo/phone")
+    if (stored := _NEVER_IN_NAMES.sub("_", device)) != device:
+        # Receipts of a name that nothing is stored under would say that nothing came.
+        raise ConfigError(f"{device!r} is stored as {stored!r}: ask for that")
 
 
 def _day(arguments: argparse.Namespace, now_ms: int) -> Day:
