@@ -122,7 +122,12 @@ def held(shared: HeldPlatform) -> Iterator[HeldPlatform]:
 
 @pytest.mark.parametrize(
     ("request_held", "wakes"),
-    [(PRODUCE, False), (PRODUCE, True), (TXN_OFFSET_COMMIT, True), (END_TXN, True)],
+    [
+        (PRODUCE, False),
+        pytest.param(PRODUCE, True, marks=pytest.mark.long),
+        pytest.param(TXN_OFFSET_COMMIT, True, marks=pytest.mark.long),
+        (END_TXN, True),
+    ],
 )
 def test_what_a_former_owner_has_on_its_way_loses_nothing(
     held: HeldPlatform, request_held: int, wakes: bool
