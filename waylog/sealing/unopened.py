@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 _FOREIGN_MAX: Final = 10_000
 
 _KEY_IS_MISSING: Final = (
-    f"the log's values are sealed: {ENVIRONMENT} has to name the file of the master key"
+    f"the log's values are sealed: {ENVIRONMENT} has to name the file of the master key "
+    "(`waylog up --encrypt-values` does that)"
 )
 
 
