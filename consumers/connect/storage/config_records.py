@@ -75,6 +75,14 @@ def commit_record(connector: str, count: int) -> Record:
     return Record(COMMIT + connector, _encode({"tasks": count}))
 
 
+def task_count_record(connector: str, count: int) -> Record:
+    """Return the record of how many tasks of a source run, all of whose former ones are fenced.
+
+    KIP-618 names the member `tasks`; Kafka's workers write and read another one.
+    """
+    return Record(TASK_COUNT + connector, _encode({"task-count": count}))
+
+
 def session_key_record(key: SessionKey) -> Record:
     """Return the record of a session key."""
     value = {
@@ -113,7 +121,7 @@ def steps_of(change: Change) -> list[list[Record]]:
         case RemoveTasks():
             return [[commit_record(change.connector, 0)]]
         case PutFencing():
-            return [[Record(TASK_COUNT + change.connector, _encode({"tasks": change.tasks}))]]
+            return [[task_count_record(change.connector, change.tasks)]]
         case PutTarget():
             return [[target_record(change.connector, change.target)]]
 

@@ -184,7 +184,7 @@ class ConfigTopic:
             # It was deleted, and compaction has removed that, but not the tasks.
             self._remove(connector)
             return None
-        count = _count(value)
+        count = _count(value, "tasks")
         # With fewer tasks than before, compaction may leave tasks beyond the last.
         tasks = self._uncommitted.pop(connector, {})
         if any(number not in tasks for number in range(count)):
@@ -200,7 +200,8 @@ class ConfigTopic:
         return TasksChanged(connector)
 
     def _read_task_count(self, connector: str, value: Any) -> Notice | None:
-        self.config.apply(PutFencing(connector, _count(value)))
+        # Earlier versions wrote `tasks`.
+        self.config.apply(PutFencing(connector, _count(value, "task-count", "tasks")))
         return None
 
     def _read_key(self, value: Any) -> Notice:
@@ -235,10 +236,13 @@ def _level(name: str, value: Any) -> Notice | None:
     return LevelChanged(name, level)
 
 
-def _count(value: Any) -> int:
-    count = _object(value).get("tasks")
+def _count(value: Any, *names: str) -> int:
+    """Return the first of some members that is there."""
+    members = _object(value)
+    name = next((each for each in names if each in members), names[0])
+    count = members.get(name)
     if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-        raise _Damaged("tasks is no number")
+        raise _Damaged(f"{name} is no number")
     return count
 
 

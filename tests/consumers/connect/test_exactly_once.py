@@ -148,13 +148,13 @@ def test_former_tasks_are_fenced_before_new_ones_begin(
     text.write_text("a\n")
     create(one, "in", file_source(text, topic))
     wait_until(lambda: running(one, ["in"]), "it runs", one)
-    assert newest(servers, f"{group}-config")["tasks-fencing-in"] == {"tasks": 1}
+    assert newest(servers, f"{group}-config")["tasks-fencing-in"] == {"task-count": 1}
     # Whoever has had two tasks before: both are fenced, by the leader.
-    record = {"tasks": 2}
+    record = {"task-count": 2}
     produce(servers, f"{group}-config", [json.dumps(record).encode()], key=b"tasks-fencing-in")
     expect(two, "PUT", "/connectors/in/config", 200, file_source(text, topic, batch_size="7"))
     wait_until(
-        lambda: newest(servers, f"{group}-config")["tasks-fencing-in"] == {"tasks": 1},
+        lambda: newest(servers, f"{group}-config")["tasks-fencing-in"] == {"task-count": 1},
         "the new count",
         one,
     )

@@ -27,6 +27,7 @@ from consumers.connect.storage.config_topic import (
 from consumers.connect.storage.configurations import (
     Change,
     PutConnector,
+    PutFencing,
     PutTarget,
     PutTasks,
     RemoveConnector,
@@ -165,13 +166,20 @@ def test_requests_to_all_workers_are_read() -> None:
     _, notices = read(
         ("restart-connector-in-1", '{"include-tasks":true,"only-failed":false}'),
         ("logger-cluster-a.b", '{"level":"DEBUG"}'),
-        # Of a worker with exactly-once sources.
-        ("tasks-fencing-in-1", '{"task-count":2}'),
     )
     assert notices == [
         RestartRequested("in-1", only_failed=False, include_tasks=True),
         LevelChanged("a.b", "DEBUG"),
     ]
+
+
+@pytest.mark.parametrize("member", ["task-count", "tasks"])  # the latter of earlier versions
+def test_the_number_of_fenced_tasks_is_read(member: str) -> None:
+    fenced = ("tasks-fencing-in-1", f'{{"{member}":2}}')
+    topic, _ = read(CONNECTOR, TASK_0, TASK_1, COMMIT_2, fenced)
+    assert topic.config.fenced_tasks("in-1") == 2
+    assert not topic.config.is_fencing_due("in-1")
+    assert written(PutFencing("in-1", 2)) == [("tasks-fencing-in-1", '{"task-count":2}')]
 
 
 @pytest.mark.parametrize(
