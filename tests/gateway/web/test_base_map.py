@@ -15,7 +15,7 @@ import shapely
 
 from gateway.web import base_map
 from gateway.web.base_map import LAND_ZOOM_MAX, PACK_ZOOM_MAX, TOWN_ZOOM_MAX, TileId, mercator
-from tests.gateway.web.tile_reader import read_tile
+from tests.tile_reader import read_tile
 
 WORLD = base_map.FOLDER / "world"
 FILE_BYTES_MAX = 1_000_000

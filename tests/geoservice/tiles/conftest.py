@@ -1,0 +1,24 @@
+"""Tiles of a small invented harbour, made once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.geoservice.tiles.harbour_extract import write_harbour
+
+
+@pytest.fixture(scope="session")
+def harbour(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return an extract."""
+    return write_harbour(tmp_path_factory.mktemp("harbour") / "harbour.osm.pbf")
+
+
+@pytest.fixture(scope="session")
+def harbour_tiles(harbour: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return an archive of its tiles."""
+    from geoservice.tiles.build import build_tiles
+
+    path: Path = tmp_path_factory.mktemp("tiles") / "harbour.geo.pmtiles"
+    return build_tiles([harbour], path).path
