@@ -1,7 +1,12 @@
-// The base map: our own vector tiles of the world in a light and a dark dress.
+// The base map: our own vector tiles of the world in a light and a dark dress, and over them the
+// streets of the extracts that the platform has.
 
-const FONT = ["Waylog", "system-ui", "Segoe UI", "Roboto", "Noto Sans", "Liberation Sans"];
-const FONT_MEDIUM = ["Waylog Medium", ...FONT.slice(1)]; // the first name only carries the weight
+import { outlineOf, sourcesOf } from "./map/extracts.js";
+import { addLabelImages, labelLayers } from "./map/label_layers.js";
+import { buildingLayers, landLayers } from "./map/land_layers.js";
+import { overheadLayers, streetLayers } from "./map/street_layers.js";
+import { streetPalette } from "./map/street_palette.js";
+import { FONT, FONT_MEDIUM, halo as haloAround } from "./map/text.js";
 
 const COLOURS = {
   light: {
@@ -74,9 +79,13 @@ function exists(set, level, x, y, zoom = level) {
   return bits !== undefined && (bits[position >> 3] & (1 << (position & 7))) !== 0;
 }
 
-export function mapStyle(theme, attribution) {
+/** The style of a theme, with the archives that `loadArchives` has found. */
+export function mapStyle(theme, attribution, archives = []) {
   const c = colours(theme);
   const halo = haloOf(c);
+  const streets = streetPalette(theme);
+  const drawn = (layersOf) => archives.flatMap((archive) => layersOf(archive, streets, c)
+    .map((layer) => ({ ...layer, id: `${archive.id}-${layer.id}` })));
   return {
     version: 8,
     sources: {
@@ -86,6 +95,7 @@ export function mapStyle(theme, attribution) {
       track: { type: "geojson", data: empty(), lineMetrics: true },
       accuracy: { type: "geojson", data: empty() },
       places: { type: "geojson", data: empty() },
+      ...Object.assign({}, ...archives.map(sourcesOf)),
     },
     layers: [
       { id: "water", type: "background", paint: { "background-color": c.water } },
@@ -95,6 +105,10 @@ export function mapStyle(theme, attribution) {
         paint: { "line-color": c.coast, "line-width": ["interpolate", ["linear"], ["zoom"], 0, 0.4, 6, 1.1, 12, 2] } },
       { id: "border", type: "line", source: "land", "source-layer": "border", layout: { "line-join": "round" },
         paint: { "line-color": c.border, "line-width": ["interpolate", ["linear"], ["zoom"], 0, 0.5, 6, 1.4, 12, 2.6] } },
+      ...drawn(landLayers),
+      ...drawn(buildingLayers),
+      ...drawn(streetLayers),
+      ...drawn(overheadLayers),
       { id: "accuracy", type: "fill", source: "accuracy", paint: { "fill-color": c.track, "fill-opacity": 0.13, "fill-outline-color": c.track } },
       { id: "places", type: "circle", source: "places", paint: {
         "circle-radius": ["interpolate", ["linear"], ["zoom"], 7, 0, 11, ["get", "radius"]], "circle-color": c.place, "circle-opacity": 0.22,
@@ -121,19 +135,34 @@ function label(size, extra = {}) {
 }
 
 function haloOf(c) {
-  return { "text-halo-color": c.halo, "text-halo-width": 1.4, "text-halo-blur": 0.3 };
+  return haloAround(c.halo);
+}
+
+/** What is written on the extracts, below the names of countries. Images come before their layers. */
+export function addStreetLabels(map, theme, archives) {
+  const streets = streetPalette(theme);
+  addLabelImages(map, streets);
+  for (const archive of archives) {
+    for (const layer of labelLayers(archive, streets)) map.addLayer({ ...layer, id: `${archive.id}-${layer.id}` }, "country");
+  }
+}
+
+/** Where no extract has labels of its own, from `minzoom` on. */
+function beyond(archives) {
+  return archives.map((archive) => ["any", ["<", ["zoom"], archive.minzoom], ["!", ["within", outlineOf(archive)]]]);
 }
 
 /** Towns: dot and name in one symbol, so that no dot stays behind where its name found no room.
  * The images have to be there before the layer: what comes later is not always drawn. */
-export function addTowns(map, theme) {
+export function addTowns(map, theme, archives = []) {
   const c = colours(theme);
   for (const [name, radius] of [["town", 2], ["city", 2.6], ["capital", 3.2]]) {
     if (!map.hasImage(name)) map.addImage(name, dot(radius, c), { pixelRatio: 2 });
   }
   const large = ["<=", ["get", "rank"], 1];
   const icon = ["case", ["has", "capital"], "capital", large, "city", "town"];
-  map.addLayer({ id: "town", type: "symbol", source: "towns", "source-layer": "town", filter: ["<=", ["get", "zoom"], ["zoom"]],
+  map.addLayer({ id: "town", type: "symbol", source: "towns", "source-layer": "town",
+    filter: ["all", ["<=", ["get", "zoom"], ["zoom"]], ...beyond(archives)],
     layout: label(
       ["interpolate", ["linear"], ["zoom"],
         2, ["match", ["get", "rank"], 0, 12, 1, 11, 10],
