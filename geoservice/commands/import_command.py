@@ -96,9 +96,16 @@ def run_import(arguments: argparse.Namespace) -> int:
     facts: dict[str, Any] = {}
     lines = []
     started = time.monotonic()
+    with_tiles = not arguments.no_tiles
     try:
-        if not arguments.no_tiles:
-            program()  # what is missing is said at once, not after the index
+        try:
+            if with_tiles:
+                program()
+        except TilingFailed as error:
+            if arguments.tiles_only:
+                raise
+            print(f"waylog: going on without tiles of the map: {error}", file=sys.stderr)
+            with_tiles = False
         with _progress() as report:
             if not arguments.tiles_only:
                 built = build_index(arguments.extracts, arguments.output, report)
@@ -109,7 +116,7 @@ def run_import(arguments: argparse.Namespace) -> int:
                     f"{built.areas:,} areas, {built.size_bytes:,} bytes, version {built.version}, "
                     f"{seconds:.1f} s"
                 )
-            if not arguments.no_tiles:
+            if with_tiles:
                 started = time.monotonic()
                 tiles = build_tiles(arguments.extracts, tiles_path(arguments.output), report)
                 seconds = time.monotonic() - started

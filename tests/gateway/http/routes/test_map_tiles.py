@@ -11,11 +11,10 @@ import pytest_asyncio
 from aiohttp import web
 
 from geoservice.reverse.geocoder import Geocoder
-from geoservice.tiles.build import build_tiles
 from geoservice.tiles.served import ServedTiles
 from geoservice.web.server import make_app
 from tests.gateway.running import Gateway
-from tests.geoservice.tiles.harbour_extract import write_harbour
+from tests.geoservice.tiles.harbour_extract import harbour_archive
 from tests.http_session import http_session
 from tests.tile_reader import read_tile
 
@@ -25,8 +24,7 @@ GZIP = {"Accept-Encoding": "gzip"}
 
 @pytest.fixture(scope="module")
 def tiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder: Path = tmp_path_factory.mktemp("tiles")
-    return build_tiles([write_harbour(folder / "a.osm.pbf")], folder / "a.geo.pmtiles").path
+    return harbour_archive(tmp_path_factory.mktemp("tiles"))
 
 
 @pytest.fixture(scope="module")
