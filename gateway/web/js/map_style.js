@@ -10,13 +10,13 @@ import { FONT, FONT_MEDIUM, halo as haloAround } from "./map/text.js";
 
 const COLOURS = {
   light: {
-    water: "#c3d8e5", land: "#f5f3ed", coast: "#9fbccd", border: "#b9b4c4",
+    water: "#c3d8e5", land: "#f5f3ed", coast: "#9fbccd", river: "#b3cfdf", border: "#b9b4c4",
     country: "#6a6478", town: "#39404b", townSoft: "#5d6673", dot: "#8a93a0", halo: "rgba(250,250,247,.92)",
     grid: "rgba(40,60,90,.09)",
     track: "#3b5bfd", trackCasing: "rgba(255,255,255,.9)", place: "#7a3ff2", placeText: "#4f1fb8",
   },
   dark: {
-    water: "#10151c", land: "#232a34", coast: "#3b4757", border: "#465062",
+    water: "#10151c", land: "#232a34", coast: "#3b4757", river: "#1e3244", border: "#465062",
     country: "#98a2b3", town: "#dde2ea", townSoft: "#aab4c2", dot: "#6e7a8b", halo: "rgba(24,29,37,.92)",
     grid: "rgba(180,200,230,.07)",
     track: "#7d94ff", trackCasing: "rgba(12,15,20,.85)", place: "#b58bff", placeText: "#d3bcff",
@@ -85,7 +85,7 @@ export function mapStyle(theme, attribution, archives = []) {
   const halo = haloOf(c);
   const streets = streetPalette(theme);
   const drawn = (layersOf) => archives.flatMap((archive) => layersOf(archive, streets, c)
-    .map((layer) => ({ ...layer, id: `${archive.id}-${layer.id}` })));
+    .map((layer) => layerOf(archive, layer)));
   return {
     version: 8,
     sources: {
@@ -100,6 +100,10 @@ export function mapStyle(theme, attribution, archives = []) {
     layers: [
       { id: "water", type: "background", paint: { "background-color": c.water } },
       { id: "land", type: "fill", source: "land", "source-layer": "land", paint: { "fill-color": c.land, "fill-antialias": false } },
+      { id: "lake", type: "fill", source: "land", "source-layer": "lake", paint: { "fill-color": c.water, "fill-outline-color": c.coast } },
+      { id: "lake-island", type: "fill", source: "land", "source-layer": "lake_island", paint: { "fill-color": c.land } },
+      { id: "river", type: "line", source: "land", "source-layer": "river", minzoom: 2, layout: { "line-join": "round", "line-cap": "round" },
+        paint: { "line-color": c.river, "line-width": ["interpolate", ["linear"], ["zoom"], 2, 0.4, 6, 1.2, 12, 2.4] } },
       { id: "grid", type: "line", source: "grid", paint: { "line-color": c.grid, "line-width": ["case", ["get", "major"], 1.6, 0.8] } },
       { id: "coast", type: "line", source: "land", "source-layer": "coast", layout: { "line-join": "round" },
         paint: { "line-color": c.coast, "line-width": ["interpolate", ["linear"], ["zoom"], 0, 0.4, 6, 1.1, 12, 2] } },
@@ -143,8 +147,13 @@ export function addStreetLabels(map, theme, archives) {
   const streets = streetPalette(theme);
   addLabelImages(map, streets);
   for (const archive of archives) {
-    for (const layer of labelLayers(archive, streets)) map.addLayer({ ...layer, id: `${archive.id}-${layer.id}` }, "country");
+    for (const layer of labelLayers(archive, streets)) map.addLayer(layerOf(archive, layer), "country");
   }
+}
+
+/** A layer of its own for each archive, from the level on that the archive has. */
+function layerOf(archive, layer) {
+  return { ...layer, id: `${archive.id}-${layer.id}`, minzoom: Math.max(layer.minzoom ?? 0, archive.minzoom) };
 }
 
 /** Where no extract has labels of its own, from `minzoom` on. */

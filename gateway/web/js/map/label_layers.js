@@ -65,7 +65,7 @@ export function labelLayers(archive, c) {
       layout: written(size(11, ["match", ["get", "kind"], "suburb", 11.5, 10], 15, ["match", ["get", "kind"], ["suburb", "quarter"], 15, "hamlet", 13.5, 12]),
         { "text-letter-spacing": 0.05, "symbol-sort-key": ["-", 0, ["to-number", ["get", "population"], 0]] }),
       paint: { "text-color": c.placeSoft, ...halo(c.halo) } }),
-    of("place_labels", { id: "settlements", minzoom: archive.minzoom, maxzoom: 16, filter: kindIs("capital", "state_capital", "city", "town", "village"),
+    of("place_labels", { id: "settlements", maxzoom: 16, filter: kindIs("capital", "state_capital", "city", "town", "village"),
       layout: written(size(6, ["match", ["get", "kind"], ["capital", "city", "state_capital"], 13, 11], 10, ["match", ["get", "kind"], ["capital", "city", "state_capital"], 17, "town", 13.5, 11.5],
         15, ["match", ["get", "kind"], ["capital", "city", "state_capital"], 24, "town", 20, 16]),
       { "text-font": ["case", kindIs("village"), ["literal", FONT], ["literal", FONT_MEDIUM]], "symbol-sort-key": ["-", ["match", ["get", "kind"], "capital", -3e7, ["city", "state_capital"], -2e7, "town", -1e7, 0], ["to-number", ["get", "population"], 0]] }),
