@@ -318,7 +318,7 @@ def build(target: Path, report: Callable[[str], None] = print) -> None:
     }
     index = {
         "version": version,
-        "attribution": "Natural Earth (public domain) · GSHHG (LGPL) · GeoNames (CC BY 4.0)",
+        "attribution": "Natural Earth · GSHHG (LGPL) · GeoNames (CC BY 4.0)",
         "sets": sets,
     }
     (building / "index.json").write_bytes(msgspec.json.encode(index))

@@ -39,7 +39,7 @@ export function streetLayers(archive, c) {
   for (const [level, filter, cap] of levels) {
     const below = level === "tunnel";
     layers.push(
-      of(`${level}-casing`, { minzoom: 8, filter: ["all", carriage, filter], layout: { ...sort, "line-cap": "butt" },
+      of(`${level}-casing`, { minzoom: 8, filter: ["all", carriage, filter], layout: { ...sort, "line-cap": cap },
         paint: { "line-color": byClass((each) => c.casing[each.name]), "line-opacity": ["interpolate", ["linear"], ["zoom"], 8, below ? 0 : 0.5, 11, below ? 0.7 : 1],
           ...(below ? { "line-width": 1, "line-gap-width": width(NO_CASING), "line-dasharray": [4, 3] } : { "line-width": width(casing) }) } }),
       of(`${level}-path-casing`, { minzoom: 15, filter: ["all", among([...PATHS, "cycleway", "track"]), filter],
