@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.async_api import Browser, expect
 
+from geoservice.tiles.archive import replace_metadata
 from tests.gateway.web.conftest import DEADLINE_MS, FakeGateway, Visit
 from tests.gateway.web.test_page import colour_at
 from tests.geoservice.tiles.harbour_extract import AT_SEA, DATA_TIME, LAT, LON, harbour_archive
@@ -138,3 +139,18 @@ async def test_streets_come_as_soon_as_there_is_an_extract(
     shutil.copy(tiles, played.tiles)
     await visit.page.unroute("**/tiles.json")
     await visit.page.wait_for_function(DRAWN, arg=["extract-0-street"])
+
+
+async def test_an_archive_of_somebody_else_is_drawn_on_ground_of_its_own(
+    visit: Visit, extract: FakeGateway
+) -> None:
+    # Shortbread has neither an outline nor the layer `extract`; what the file says is no markup.
+    said = {"attribution": "<img src=x onerror=document.title=1>Theirs & <a href=x>OSM</a>"}
+    replace_metadata(extract.tiles, said | {"vector_layers": [{"id": "streets", "fields": {}}]})
+    await visit.open(f"{extract.url}#15/{LAT + 0.004}/{LON}")
+    page = visit.page
+    await page.wait_for_function(DRAWN, arg=["extract-0-ground", "extract-0-street"])
+    assert await page.evaluate("waylog.map.getSource('extract-0-ground').type") == "geojson"
+    await expect(page.locator(".maplibregl-ctrl-attrib-inner")).to_contain_text("Theirs & OSM")
+    assert await page.title() == "Waylog · live map"
+    assert visit.complaints == []

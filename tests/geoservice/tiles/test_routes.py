@@ -19,6 +19,7 @@ from geoservice.tiles.served import ServedTiles
 from geoservice.web.server import make_app
 from tests.http_session import http_session
 from tests.tile_reader import read_tile
+from waylog.cli import EXIT_USAGE, main
 
 Serve = Callable[[list[Path]], Awaitable[aiohttp.ClientSession]]
 TILE = "/tiles/0/6/33/23.mvt"
@@ -125,6 +126,15 @@ async def test_the_archives_say_where_they_are_and_whose(
     assert archive["outline"]["type"] in ("Polygon", "MultiPolygon")
     west, south, east, north = archive["bounds"]
     assert west < 7.42 < east and south < 43.74 < north
+
+
+def test_a_file_that_is_no_archive_is_refused_at_the_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.pmtiles").write_bytes(b"no archive at all" * 20)
+    command = ["geo", "serve", "--listen", "127.0.0.1:0", "--tiles", str(tmp_path / "a.pmtiles")]
+    assert main(command) == EXIT_USAGE
+    assert "not a PMTiles archive" in capsys.readouterr().err
 
 
 async def test_an_archive_that_is_replaced_is_used_at_once(

@@ -32,7 +32,7 @@ export function outlineOf(archive) {
 
 /** Whose data these are, and of which day. What a file says is text, never markup. */
 export function attributionOf(archive) {
-  const said = new DOMParser().parseFromString(archive.attribution || OSM, "text/html").body.textContent.trim();
+  const said = (archive.attribution || OSM).replace(/<[^>]*>/g, "").replaceAll("&copy;", "©").replaceAll("&amp;", "&").trim();
   const day = /^\d{4}-\d\d-\d\d/.exec(archive.data_time ?? "");
   const box = document.createElement("span");
   box.textContent = day ? `${said} ${day[0]}` : said;
