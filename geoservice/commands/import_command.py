@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
 from waylog.malformed import MALFORMED
@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 _IMPORT_EXAMPLES: Final = """examples:
   waylog geo import liechtenstein-latest.osm.pbf -o liechtenstein.geo
   waylog geo import at.osm.pbf ch.osm.pbf -o alps.geo   overlapping extracts count once
+  waylog geo import liechtenstein-latest.osm.pbf -o liechtenstein.geo --tiles-only
   waylog geo reverse --index liechtenstein.geo 47.1410 9.5209
 
-The index is written beside the old one and takes its place at once; who has the old one open
-keeps it. It is derived from OpenStreetMap and under the ODbL 1.0.
+INDEX.pmtiles beside the index has the streets of the map (vector tiles in the schema Shortbread).
+Both are written beside the old ones and take their places at once; who has the old ones open keeps
+them. They are derived from OpenStreetMap and under the ODbL 1.0.
 """
 
 _COMPARE_EXAMPLES: Final = """examples:
@@ -43,6 +45,11 @@ def add_import(parser: argparse.ArgumentParser) -> None:
         "extracts", nargs="+", type=Path, metavar="FILE.osm.pbf", help="one or many extracts"
     )
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="INDEX")
+    tiles = parser.add_mutually_exclusive_group()
+    tiles.add_argument("--no-tiles", action="store_true", help="leave the map's tiles out")
+    tiles.add_argument(
+        "--tiles-only", action="store_true", help="make INDEX.pmtiles anew, without the index"
+    )
     parser.add_argument("--json", action="store_true", help="the outcome for programs")
 
 
@@ -68,7 +75,7 @@ def add_compare(parser: argparse.ArgumentParser) -> None:
 
 
 def run_import(arguments: argparse.Namespace) -> int:
-    """Build an index."""
+    """Build an index, and the tiles beside it."""
     import msgspec
 
     from geoservice.importer.memory import limit_retained_memory
@@ -77,30 +84,58 @@ def run_import(arguments: argparse.Namespace) -> int:
     try:
         from geoservice.importer.build import ImportFailed, build_index
         from geoservice.importer.reading import SourceError
+        from geoservice.tiles.archive import tiles_path
+        from geoservice.tiles.build import build_tiles
+        from geoservice.tiles.tiling import TilingFailed, program
     except ModuleNotFoundError as error:
         raise CommandError(
             f"the import needs the Python package {error.name}; pip install 'waylog[geo]'"
         ) from None
     from geoservice.index.store import IndexUnavailable
 
+    facts: dict[str, Any] = {}
+    lines = []
     started = time.monotonic()
+    with_tiles = not arguments.no_tiles
     try:
+        try:
+            if with_tiles:
+                program()
+        except TilingFailed as error:
+            if arguments.tiles_only:
+                raise
+            print(f"waylog: going on without tiles of the map: {error}", file=sys.stderr)
+            with_tiles = False
         with _progress() as report:
-            built = build_index(arguments.extracts, arguments.output, report)
-    except (SourceError, ImportFailed, IndexUnavailable) as error:
+            if not arguments.tiles_only:
+                built = build_index(arguments.extracts, arguments.output, report)
+                seconds = time.monotonic() - started
+                facts |= asdict(built) | {"path": str(built.path), "seconds": round(seconds, 1)}
+                lines.append(
+                    f"{built.path}: {built.streets:,} streets, {built.houses:,} house numbers, "
+                    f"{built.areas:,} areas, {built.size_bytes:,} bytes, version {built.version}, "
+                    f"{seconds:.1f} s"
+                )
+            if with_tiles:
+                started = time.monotonic()
+                tiles = build_tiles(arguments.extracts, tiles_path(arguments.output), report)
+                seconds = time.monotonic() - started
+                facts["tiles"] = asdict(tiles) | {
+                    "path": str(tiles.path),
+                    "seconds": round(seconds, 1),
+                }
+                lines.append(
+                    f"{tiles.path}: {tiles.tiles:,} tiles, {tiles.features:,} features, "
+                    f"{tiles.size_bytes:,} bytes, {seconds:.1f} s"
+                )
+    except (SourceError, ImportFailed, IndexUnavailable, TilingFailed) as error:
         raise CommandError(str(error)) from None
     except OSError as error:
         raise CommandError(f"{error.filename or arguments.output}: {error.strerror}") from None
-    seconds = time.monotonic() - started
     if arguments.json:
-        facts = {**asdict(built), "path": str(built.path), "seconds": round(seconds, 1)}
         print(msgspec.json.encode(facts).decode())
     else:
-        print(
-            f"{built.path}: {built.streets:,} streets, {built.houses:,} house numbers, "
-            f"{built.areas:,} areas, {built.size_bytes:,} bytes, version {built.version}, "
-            f"{seconds:.1f} s"
-        )
+        print("\n".join(lines))
     return EXIT_DONE
 
 

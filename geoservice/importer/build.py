@@ -34,7 +34,7 @@ def build_index(
     Raises SourceError for an extract that cannot be read, and ImportFailed if another import to the
     same file is running.
     """
-    with _work_directory(output) as directory:
+    with work_directory(output) as directory:
         source = read_extracts(
             list(paths), directory, lambda text, part: report(text, part * _READ_PART)
         )
@@ -54,7 +54,7 @@ def build_index(
 
 
 @contextmanager
-def _work_directory(output: Path) -> Iterator[Path]:
+def work_directory(output: Path) -> Iterator[Path]:
     """Create a directory beside the output for temporary files; remove those of a killed import."""
     directory = output.with_name(f"{output.name}.import")
     directory.mkdir(parents=True, exist_ok=True)

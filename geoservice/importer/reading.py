@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import osmium
@@ -114,6 +114,36 @@ def read_extracts(paths: list[Path], directory: Path, report: Report) -> Source:
     return source
 
 
+class ExtractHeader(NamedTuple):
+    """What an extract says of itself."""
+
+    bounds: tuple[float, float, float, float] | None  # west, south, east, north
+    data_time: str | None
+
+
+def read_header(path: Path) -> ExtractHeader:
+    """Read the header of an extract. Raises SourceError if there is no such file."""
+    if not path.is_file():
+        raise SourceError(f"{path}: there is no such file")
+    with osmium.io.Reader(str(path), osmium.osm.NOTHING) as reader:
+        header = reader.header()
+        box = header.box()
+        time = header.get("osmosis_replication_timestamp") or header.get("timestamp")
+    if not box.valid():
+        return ExtractHeader(None, time or None)
+    corners = (box.bottom_left.lon, box.bottom_left.lat, box.top_right.lon, box.top_right.lat)
+    return ExtractHeader(corners, time or None)
+
+
+def node_storage(path: Path, directory: Path) -> str:
+    """Return where osmium keeps the locations of nodes: in memory, or in a file in `directory`."""
+    if path.stat().st_size <= _NODES_IN_MEMORY_FILE_BYTES:
+        return "flex_mem"
+    nodes = directory / "nodes"
+    nodes.unlink(missing_ok=True)
+    return f"sparse_file_array,{nodes}"
+
+
 def _report_part(report: Report, number: int, count: int, text: str, part: float) -> None:
     report(text, (number + part) / count)
 
@@ -129,8 +159,6 @@ class _Reader:
         node_ids: array[int],
         pairs: list[Integers],
     ) -> None:
-        if not path.is_file():
-            raise SourceError(f"{path}: there is no such file")
         self._path = path
         self._source = source
         self._directory = directory
@@ -150,7 +178,7 @@ class _Reader:
         size = self._path.stat().st_size
         # A rough estimate of the number of tagged objects, from the size of the file.
         expected = max(1.0, size / 55)
-        for count, entity in enumerate(self._entities(size)):
+        for count, entity in enumerate(self._entities()):
             if count % _REPORT_EVERY == 0:
                 report(f"reading {self._path.name}", min(0.99, count / expected))
             if entity.is_node():
@@ -166,36 +194,26 @@ class _Reader:
         self._finish_waterways()
         if self._relations.unseen_areas:
             report(f"completing areas of {self._path.name}", 0.99)
-            self._read_partial_areas(size)
+            self._read_partial_areas()
 
     def _read_header(self) -> None:
-        with osmium.io.Reader(str(self._path), osmium.osm.NOTHING) as reader:
-            header = reader.header()
-            box = header.box()
-            time = header.get("osmosis_replication_timestamp") or header.get("timestamp")
-        if box.valid():
-            self._source.bounds.append(
-                (box.bottom_left.lon, box.bottom_left.lat, box.top_right.lon, box.top_right.lat)
-            )
-        if time:
+        header = read_header(self._path)
+        if header.bounds is not None:
+            self._source.bounds.append(header.bounds)
+        if header.data_time:
             # With several extracts, the oldest one determines how current the index is.
-            self._source.data_time = min(time, self._source.data_time or time)
+            self._source.data_time = min(
+                header.data_time, self._source.data_time or header.data_time
+            )
 
-    def _entities(self, size: int) -> Iterator[Any]:
+    def _entities(self) -> Iterator[Any]:
         processor = (
             osmium.FileProcessor(str(self._path))
-            .with_locations(self._storage(size))
+            .with_locations(node_storage(self._path, self._directory))
             .with_areas(osmium.filter.KeyFilter(*INTERESTING_KEYS))
             .with_filter(osmium.filter.EmptyTagFilter())
         )
         return iter(processor)
-
-    def _storage(self, size: int) -> str:
-        if size <= _NODES_IN_MEMORY_FILE_BYTES:
-            return "flex_mem"
-        path = self._directory / "nodes"
-        path.unlink(missing_ok=True)
-        return f"sparse_file_array,{path}"
 
     def _prepare_relation(self, relation: Any) -> None:
         tags = relation.tags
@@ -353,14 +371,14 @@ class _Reader:
         self._relations.unseen_areas.pop(area.orig_id(), None)
         self._add_relation(area.orig_id(), tagged, geometry, AREA)
 
-    def _read_partial_areas(self, size: int) -> None:
+    def _read_partial_areas(self) -> None:
         """Add areas whose members are only partly in the extract but include closed rings."""
         unseen = self._relations.unseen_areas
         wanted = {way for ways in unseen.values() for way in ways}
         lines: dict[int, Any] = {}
         ways = osmium.FileProcessor(str(self._path), osmium.osm.NODE | osmium.osm.WAY)
         # Locations come before the filter, because they need the nodes that the filter drops.
-        for entity in ways.with_locations(self._storage(size)).with_filter(
+        for entity in ways.with_locations(node_storage(self._path, self._directory)).with_filter(
             osmium.filter.EntityFilter(osmium.osm.WAY)
         ):
             if entity.id in wanted:

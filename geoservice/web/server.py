@@ -13,6 +13,7 @@ from aiohttp import web
 from geoservice.fallback.fallback import Fallback
 from geoservice.reverse.geocoder import DEFAULT_LAYERS, Geocoder, Place, ReverseResult
 from geoservice.reverse.watch import FixedGeocoder, GeocoderSource
+from geoservice.tiles.served import ServedTiles
 from geoservice.web.listener import party_of_request
 from geoservice.web.nominatim import (
     CONTENT_TYPES,
@@ -26,6 +27,7 @@ from geoservice.web.nominatim import (
 from geoservice.web.parameters import BadRequest, Parameters, parse_query
 from geoservice.web.rendered_answers import RenderedAnswers
 from geoservice.web.search_server import NotSearchable, SearchEndpoint
+from geoservice.web.tiles import TileRoutes
 from waylog.malformed import MALFORMED
 from waylog.network.chunked_requests import end_connections_after_chunks
 from waylog.network.large_answers import SMALL_BYTES_MAX, TOO_MUCH_UNREAD, send_in_pieces
@@ -71,7 +73,9 @@ _point = msgspec.json.Decoder(tuple[float, float])
 
 
 def make_app(
-    geocoder: Geocoder | GeocoderSource, fallback: Fallback | None = None
+    geocoder: Geocoder | GeocoderSource,
+    fallback: Fallback | None = None,
+    tiles: ServedTiles | None = None,
 ) -> web.Application:
     """Return the application; the caller runs it."""
     app = web.Application(client_max_size=BODY_BYTES_MAX)
@@ -99,6 +103,7 @@ def make_app(
     ):
         app.router.add_get(path, _explained(handler, "photon"))
     app.router.add_post("/reverse/batch", _explained(_reverse_batch, "json"))
+    TileRoutes(tiles if tiles is not None else ServedTiles([])).add_to(app)
     return app
 
 

@@ -90,8 +90,11 @@ def _receiving() -> tuple[tuple[str, str], ...]:
 
 HTTP: Final = (
     Rows(
-        Row("The page, its files, probes and the schema", _ANYBODY),
-        _get("/", "/static/{path}", "/healthz", "/readyz", "/openapi.json"),
+        Row("The page, its files, tiles of its map, probes and the schema", _ANYBODY),
+        _get(
+            *("/", "/static/{path}", "/tiles.json", "/tiles/{archive}/{z}/{x}/{y}.mvt"),
+            *("/healthz", "/readyz", "/openapi.json"),
+        ),
     ),
     Rows(Row("Send fixes (all formats of the apps)", _SENDS, _FIX, "lat=1&lon=2"), _receiving()),
     Rows(

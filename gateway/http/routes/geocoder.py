@@ -1,4 +1,4 @@
-"""`/reverse`, `/search`, `/lookup` and `/status`: forwarded to the geocoder's own process."""
+"""`/reverse`, `/search`, `/lookup`, `/status`, tiles: forwarded to the geocoder's own process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.bodies.parts import Body
 from gateway.formats.values import SECRET_PARAMETERS
 from gateway.http.ingest.ingest import Ingest
 from gateway.http.requests.authentication import reader, remote_of
-from gateway.http.requests.responses import Refused, in_pieces, unavailable
+from gateway.http.requests.responses import Refused, in_pieces, json_answer, unavailable
 from gateway.http.requests.services import SERVICES
 from gateway.limits.bounds import OVERHEAD_BYTES
 from gateway.limits.pools import Turns
@@ -24,7 +24,14 @@ _TIMEOUT_S: Final = 30.0
 _CONNECTIONS_MAX: Final = 64
 _CONNECTIONS_EACH_MAX: Final = 8
 _WAITING_EACH_MAX: Final = 16
-_PASSED_ON: Final = ("Content-Type", "Accept", "Accept-Language")
+#: A page asks for the tiles of a screen at once.
+_WAITING_TILES_EACH_MAX: Final = 128
+_PASSED_ON: Final = ("Content-Type", "Accept", "Accept-Language", "If-None-Match")
+_ANSWERED: Final = (
+    *("Content-Type", "Content-Encoding", "Content-Length"),
+    *("ETag", "Cache-Control", "Vary"),
+)
+_NUMBER: Final = r"\d{1,8}"
 
 
 class GeocoderProxy:
@@ -35,6 +42,7 @@ class GeocoderProxy:
         self._ingest = ingest
         self._session: aiohttp.ClientSession | None = None
         self._turns = Turns(_CONNECTIONS_MAX, _CONNECTIONS_EACH_MAX, _WAITING_EACH_MAX)
+        self._tile_turns = Turns(_CONNECTIONS_MAX, _CONNECTIONS_EACH_MAX, _WAITING_TILES_EACH_MAX)
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes of the geocoder's paths."""
@@ -44,6 +52,12 @@ class GeocoderProxy:
             web.get("/search", self._in_turn),
             web.get("/lookup", self._in_turn),
             web.get("/status", self._in_turn),
+            web.get("/tiles.json", self._which_tiles, allow_head=False),
+            web.get(
+                f"/tiles/{{archive:{_NUMBER}}}/{{z:{_NUMBER}}}/{{x:{_NUMBER}}}/{{y:{_NUMBER}}}.mvt",
+                self._tile,
+                allow_head=False,
+            ),
         ]
 
     async def close(self) -> None:
@@ -67,6 +81,21 @@ class GeocoderProxy:
         except ShareExceeded:
             raise unavailable("too many of your questions wait for the geocoder") from None
 
+    async def _which_tiles(self, request: web.Request) -> web.StreamResponse:
+        if self._url is None:
+            return json_answer({"archives": []})
+        return await self._tile(request)
+
+    async def _tile(self, request: web.Request) -> web.StreamResponse:
+        """Answer anybody, as with the files of the page: the map says nothing of users."""
+        if self._url is None:
+            raise Refused(404, "this gateway has no geocoder (--geo-url), and no tiles")
+        try:
+            async with self._tile_turns.turn(party_of(remote_of(request))):
+                return await self._pass_on(self._url, request, Body())
+        except ShareExceeded:
+            raise unavailable("too many of your requests for tiles wait") from None
+
     async def _pass_on(self, geocoder: URL, request: web.Request, body: Body) -> web.StreamResponse:
         if self._session is None:
             self._session = aiohttp.ClientSession(
@@ -88,9 +117,7 @@ class GeocoderProxy:
                 allow_redirects=False,
             ) as answer:
                 passed = {
-                    name: answer.headers[name]
-                    for name in ("Content-Type", "Content-Encoding", "Content-Length")
-                    if name in answer.headers
+                    name: answer.headers[name] for name in _ANSWERED if name in answer.headers
                 }
                 response = web.StreamResponse(status=answer.status, headers=passed)
                 await response.prepare(request)

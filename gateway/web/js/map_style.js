@@ -1,17 +1,22 @@
-// The base map: our own vector tiles of the world in a light and a dark dress.
+// The base map: our own vector tiles of the world in a light and a dark dress, and over them the
+// streets of the extracts that the platform has.
 
-const FONT = ["Waylog", "system-ui", "Segoe UI", "Roboto", "Noto Sans", "Liberation Sans"];
-const FONT_MEDIUM = ["Waylog Medium", ...FONT.slice(1)]; // the first name only carries the weight
+import { outlineOf, sourcesOf } from "./map/extracts.js";
+import { addLabelImages, labelLayers } from "./map/label_layers.js";
+import { buildingLayers, landLayers } from "./map/land_layers.js";
+import { overheadLayers, streetLayers } from "./map/street_layers.js";
+import { streetPalette } from "./map/street_palette.js";
+import { FONT, FONT_MEDIUM, halo as haloAround } from "./map/text.js";
 
 const COLOURS = {
   light: {
-    water: "#c3d8e5", land: "#f5f3ed", coast: "#9fbccd", border: "#b9b4c4",
+    water: "#c3d8e5", land: "#f5f3ed", coast: "#9fbccd", river: "#b3cfdf", border: "#b9b4c4",
     country: "#6a6478", town: "#39404b", townSoft: "#5d6673", dot: "#8a93a0", halo: "rgba(250,250,247,.92)",
     grid: "rgba(40,60,90,.09)",
     track: "#3b5bfd", trackCasing: "rgba(255,255,255,.9)", place: "#7a3ff2", placeText: "#4f1fb8",
   },
   dark: {
-    water: "#10151c", land: "#232a34", coast: "#3b4757", border: "#465062",
+    water: "#10151c", land: "#232a34", coast: "#3b4757", river: "#1e3244", border: "#465062",
     country: "#98a2b3", town: "#dde2ea", townSoft: "#aab4c2", dot: "#6e7a8b", halo: "rgba(24,29,37,.92)",
     grid: "rgba(180,200,230,.07)",
     track: "#7d94ff", trackCasing: "rgba(12,15,20,.85)", place: "#b58bff", placeText: "#d3bcff",
@@ -74,9 +79,13 @@ function exists(set, level, x, y, zoom = level) {
   return bits !== undefined && (bits[position >> 3] & (1 << (position & 7))) !== 0;
 }
 
-export function mapStyle(theme, attribution) {
+/** The style of a theme, with the archives that `loadArchives` has found. */
+export function mapStyle(theme, attribution, archives = []) {
   const c = colours(theme);
   const halo = haloOf(c);
+  const streets = streetPalette(theme);
+  const drawn = (layersOf) => archives.flatMap((archive) => layersOf(archive, streets, c)
+    .map((layer) => layerOf(archive, layer)));
   return {
     version: 8,
     sources: {
@@ -86,15 +95,24 @@ export function mapStyle(theme, attribution) {
       track: { type: "geojson", data: empty(), lineMetrics: true },
       accuracy: { type: "geojson", data: empty() },
       places: { type: "geojson", data: empty() },
+      ...Object.assign({}, ...archives.map(sourcesOf)),
     },
     layers: [
       { id: "water", type: "background", paint: { "background-color": c.water } },
       { id: "land", type: "fill", source: "land", "source-layer": "land", paint: { "fill-color": c.land, "fill-antialias": false } },
+      { id: "lake", type: "fill", source: "land", "source-layer": "lake", paint: { "fill-color": c.water, "fill-outline-color": c.coast } },
+      { id: "lake-island", type: "fill", source: "land", "source-layer": "lake_island", paint: { "fill-color": c.land } },
+      { id: "river", type: "line", source: "land", "source-layer": "river", minzoom: 2, layout: { "line-join": "round", "line-cap": "round" },
+        paint: { "line-color": c.river, "line-width": ["interpolate", ["linear"], ["zoom"], 2, 0.4, 6, 1.2, 12, 2.4] } },
       { id: "grid", type: "line", source: "grid", paint: { "line-color": c.grid, "line-width": ["case", ["get", "major"], 1.6, 0.8] } },
       { id: "coast", type: "line", source: "land", "source-layer": "coast", layout: { "line-join": "round" },
         paint: { "line-color": c.coast, "line-width": ["interpolate", ["linear"], ["zoom"], 0, 0.4, 6, 1.1, 12, 2] } },
       { id: "border", type: "line", source: "land", "source-layer": "border", layout: { "line-join": "round" },
         paint: { "line-color": c.border, "line-width": ["interpolate", ["linear"], ["zoom"], 0, 0.5, 6, 1.4, 12, 2.6] } },
+      ...drawn(landLayers),
+      ...drawn(buildingLayers),
+      ...drawn(streetLayers),
+      ...drawn(overheadLayers),
       { id: "accuracy", type: "fill", source: "accuracy", paint: { "fill-color": c.track, "fill-opacity": 0.13, "fill-outline-color": c.track } },
       { id: "places", type: "circle", source: "places", paint: {
         "circle-radius": ["interpolate", ["linear"], ["zoom"], 7, 0, 11, ["get", "radius"]], "circle-color": c.place, "circle-opacity": 0.22,
@@ -121,19 +139,39 @@ function label(size, extra = {}) {
 }
 
 function haloOf(c) {
-  return { "text-halo-color": c.halo, "text-halo-width": 1.4, "text-halo-blur": 0.3 };
+  return haloAround(c.halo);
+}
+
+/** What is written on the extracts, below the names of countries. Images come before their layers. */
+export function addStreetLabels(map, theme, archives) {
+  const streets = streetPalette(theme);
+  addLabelImages(map, streets);
+  for (const archive of archives) {
+    for (const layer of labelLayers(archive, streets)) map.addLayer(layerOf(archive, layer), "country");
+  }
+}
+
+/** A layer of its own for each archive, from the level on that the archive has. */
+function layerOf(archive, layer) {
+  return { ...layer, id: `${archive.id}-${layer.id}`, minzoom: Math.max(layer.minzoom ?? 0, archive.minzoom) };
+}
+
+/** Where no extract has labels of its own, from `minzoom` on. */
+function beyond(archives) {
+  return archives.map((archive) => ["any", ["<", ["zoom"], archive.minzoom], ["!", ["within", outlineOf(archive)]]]);
 }
 
 /** Towns: dot and name in one symbol, so that no dot stays behind where its name found no room.
  * The images have to be there before the layer: what comes later is not always drawn. */
-export function addTowns(map, theme) {
+export function addTowns(map, theme, archives = []) {
   const c = colours(theme);
   for (const [name, radius] of [["town", 2], ["city", 2.6], ["capital", 3.2]]) {
     if (!map.hasImage(name)) map.addImage(name, dot(radius, c), { pixelRatio: 2 });
   }
   const large = ["<=", ["get", "rank"], 1];
   const icon = ["case", ["has", "capital"], "capital", large, "city", "town"];
-  map.addLayer({ id: "town", type: "symbol", source: "towns", "source-layer": "town", filter: ["<=", ["get", "zoom"], ["zoom"]],
+  map.addLayer({ id: "town", type: "symbol", source: "towns", "source-layer": "town",
+    filter: ["all", ["<=", ["get", "zoom"], ["zoom"]], ...beyond(archives)],
     layout: label(
       ["interpolate", ["linear"], ["zoom"],
         2, ["match", ["get", "rank"], 0, 12, 1, 11, 10],

@@ -1,9 +1,12 @@
 // The map: base map, all devices, and what belongs to the selected one.
 
+import { loadArchives } from "./map/extracts.js";
 import * as style from "./map_style.js";
 import { mercator, PointsLayer } from "./points_layer.js";
 
 const WORLD = { center: [12, 28], zoom: 1.35 };
+const ARCHIVES_AGAIN_MS = 5_000; // a geocoder that starts has no answer yet
+const ARCHIVES_AGAIN_MAX_MS = 120_000;
 
 export class MapView extends EventTarget {
   /** Events: `pick` (a device or null), `hover` (record, point), `moved` (view). */
@@ -12,6 +15,7 @@ export class MapView extends EventTarget {
     this.store = store;
     this.theme = theme;
     this.details = { track: null, accuracy: null, places: [] };
+    this.archives = []; // of extracts
     this.points = new PointsLayer(store, { reducedMotion: matchMedia("(prefers-reduced-motion: reduce)").matches });
     this.points.setTheme(theme);
     this.ready = this.open(container, view);
@@ -19,11 +23,11 @@ export class MapView extends EventTarget {
 
   async open(container, view) {
     const { maplibregl } = globalThis;
-    const index = await style.installWorld(maplibregl);
+    const [index] = await Promise.all([style.installWorld(maplibregl), this.findArchives()]);
     this.attribution = index.attribution;
     this.map = new maplibregl.Map({
       container,
-      style: style.mapStyle(this.theme, this.attribution),
+      style: this.style(),
       ...(view ? { center: [view.lon, view.lat], zoom: view.zoom } : WORLD),
       minZoom: 0.6,
       maxZoom: 19,
@@ -36,7 +40,7 @@ export class MapView extends EventTarget {
     const { map } = this;
     map.touchZoomRotate.disableRotation();
     map.keyboard.disableRotation();
-    map.addControl(new maplibregl.AttributionControl({ compact: true }), "bottom-right");
+    map.addControl(new maplibregl.AttributionControl({ compact: innerWidth <= 720 }), "bottom-right");
     map.addControl(new maplibregl.ScaleControl({ maxWidth: 110 }), "bottom-right");
     map.on("style.load", () => this.dress());
     map.on("moveend", () => { this.drawGrid(); this.dispatchEvent(new CustomEvent("moved", { detail: this.view() })); });
@@ -52,7 +56,10 @@ export class MapView extends EventTarget {
   /** Add what the style does not know, after it was set. */
   dress() {
     const { map } = this;
-    if (!map.getLayer("town")) style.addTowns(map, this.theme);
+    if (!map.getLayer("town")) {
+      style.addTowns(map, this.theme, this.archives);
+      style.addStreetLabels(map, this.theme, this.archives);
+    }
     if (!map.getLayer(this.points.id)) map.addLayer(this.points);
     this.drawDetails();
     this.drawGrid();
@@ -62,7 +69,22 @@ export class MapView extends EventTarget {
     if (theme === this.theme) return;
     this.theme = theme;
     this.points.setTheme(theme);
-    this.map?.setStyle(style.mapStyle(theme, this.attribution), { diff: false });
+    this.map?.setStyle(this.style(), { diff: false });
+  }
+
+  style() {
+    return style.mapStyle(this.theme, this.attribution, this.archives);
+  }
+
+  /** Ask which extracts there are; where there is no answer, again later. */
+  async findArchives(againMs = ARCHIVES_AGAIN_MS) {
+    try {
+      this.archives = await loadArchives(AbortSignal.timeout(ARCHIVES_AGAIN_MS));
+    } catch {
+      setTimeout(() => this.findArchives(Math.min(2 * againMs, ARCHIVES_AGAIN_MAX_MS)), againMs);
+      return;
+    }
+    if (this.archives.length) this.map?.setStyle(this.style(), { diff: false });
   }
 
   view() {

@@ -17,6 +17,8 @@ from aiohttp import WSMsgType, web
 from playwright.async_api import Browser, Page, async_playwright, expect
 
 from gateway.web import base_map, vendor
+from geoservice.tiles.served import ServedTiles
+from geoservice.web.tiles import TileRoutes
 
 PAGE = Path(vendor.__file__).parent
 BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
@@ -43,7 +45,9 @@ CONTENT_SECURITY_POLICY = (
 class FakeGateway:
     """The part of the gateway's HTTP interface that the page uses, controlled by the test."""
 
-    def __init__(self) -> None:
+    def __init__(self, tiles: Path) -> None:
+        """`tiles` is where a test may put an archive of an extract."""
+        self.tiles = tiles
         self.rows: dict[str, dict[str, Any]] = {}
         self.tracks: dict[str, list[dict[str, Any]]] = {}
         self.places: list[dict[str, Any]] = []
@@ -117,6 +121,7 @@ class FakeGateway:
         app.router.add_post("/v1/session", self._sign_in)
         app.router.add_get("/v1/entrances", self._where)
         app.router.add_get("/search", self._search)
+        TileRoutes(ServedTiles([self.tiles])).add_to(app)
         app.router.add_get("/v1/ws", self._socket)
         app.router.add_get("/v1/stream", self._stream)
         return app
@@ -217,9 +222,9 @@ def page_files() -> None:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def played() -> AsyncIterator[FakeGateway]:
+async def played(tmp_path: Path) -> AsyncIterator[FakeGateway]:
     """Yield a simulated gateway on a port of its own."""
-    gateway = FakeGateway()
+    gateway = FakeGateway(tmp_path / "extract.pmtiles")
     runner = web.AppRunner(gateway.application(), shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

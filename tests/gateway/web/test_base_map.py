@@ -15,7 +15,7 @@ import shapely
 
 from gateway.web import base_map
 from gateway.web.base_map import LAND_ZOOM_MAX, PACK_ZOOM_MAX, TOWN_ZOOM_MAX, TileId, mercator
-from tests.gateway.web.tile_reader import read_tile
+from tests.tile_reader import read_tile
 
 WORLD = base_map.FOLDER / "world"
 FILE_BYTES_MAX = 1_000_000
@@ -35,12 +35,12 @@ def layers(kind: str, z: int, x: int, y: int) -> dict[str, dict[str, Any]]:
     return read_tile(path.read_bytes()) if path.is_file() else {}
 
 
-def is_land(z: int, lat: float, lon: float) -> bool:
-    """Tell whether a tile has land at a position, by the non-zero rule of its rings."""
+def is_land(z: int, lat: float, lon: float, name: str = "land") -> bool:
+    """Tell whether a tile has an area at a position, by the non-zero rule of its rings."""
     x, y = unit(lat, lon)
     column = min(2**z - 1, int(x * 2**z))
     row = min(2**z - 1, int(y * 2**z))
-    found = layers("land", z, column, row).get("land")
+    found = layers("land", z, column, row).get(name)
     if found is None:
         return False
     extent = found["extent"]
@@ -85,6 +85,16 @@ def test_land_is_land(z: int, place: str, lat: float, lon: float) -> None:
 )
 def test_sea_is_sea(z: int, place: str, lat: float, lon: float) -> None:
     assert not is_land(z, lat, lon), place
+
+
+def test_lakes_and_rivers_are_where_they_are() -> None:
+    for lat, lon in ((47.6, 9.4), (45.0, -82.5), (-1.0, 33.0)):  # Constance, Huron, Victoria
+        assert is_land(5, lat, lon, "lake")
+        assert not is_land(5, lat, lon, "lake_island")
+    assert is_land(5, 45.75, -82.2, "lake_island")  # Manitoulin
+    assert not is_land(5, 48.6, 11.6, "lake")
+    rivers = layers("land", 4, 8, 5)["river"]["features"]  # the Rhine and the Danube are in it
+    assert sum(len(feature["parts"]) for feature in rivers) > 5
 
 
 @pytest.mark.long

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.web.vector_tile import Layer, encode_tile
-from tests.gateway.web.tile_reader import read_tile
+from tests.tile_reader import read_tile
 
 COORDINATES = st.tuples(st.integers(-500, 5000), st.integers(-500, 5000))
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from typing import Any
+
+Value = str | int | float | bool
 
 
 def read_tile(content: bytes) -> dict[str, dict[str, Any]]:
@@ -33,15 +36,20 @@ def _layer(content: bytes) -> dict[str, Any]:
     }
 
 
-def _value(content: bytes) -> str | int:
+def _value(content: bytes) -> Value:
     ((field, value),) = _fields(content)
     if field == 1:
         return str(value, "utf-8")
-    assert field == 6
-    return _signed(value)
+    if field in (2, 3):
+        (number,) = struct.unpack("<f" if field == 2 else "<d", value)
+        return float(number)
+    if field == 7:
+        return bool(value)
+    assert field in (4, 5, 6)
+    return _signed(value) if field == 6 else int(value)
 
 
-def _feature(content: bytes, keys: list[str], values: list[str | int]) -> dict[str, Any]:
+def _feature(content: bytes, keys: list[str], values: list[Value]) -> dict[str, Any]:
     fields = dict(_fields(content))
     tags = list(_varints(fields.get(2, b"")))
     commands = list(_varints(fields[4]))
@@ -92,6 +100,10 @@ def _fields(content: bytes) -> Iterator[tuple[int, Any]]:
         if tag & 7 == 0:
             value, at = _varint(content, at)
             yield tag >> 3, value
+        elif tag & 7 in (1, 5):
+            size = 8 if tag & 7 == 1 else 4
+            yield tag >> 3, content[at : at + size]
+            at += size
         else:
             assert tag & 7 == 2
             size, at = _varint(content, at)

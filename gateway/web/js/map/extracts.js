@@ -1,0 +1,45 @@
+// The extracts of OpenStreetMap that the platform has: their tiles, where they reach, whose they are.
+
+const OSM = "© OpenStreetMap contributors (ODbL)";
+
+/** Return the archives of tiles, none where the platform has no extract. Raises where it cannot tell. */
+export async function loadArchives(signal) {
+  const answer = await fetch("/tiles.json", { signal });
+  if (answer.status === 404) return []; // an older geocoder
+  if (!answer.ok) throw new Error(`tiles: ${answer.status}`);
+  const { archives } = await answer.json();
+  return archives.map((archive, number) => ({ ...archive, id: `extract-${number}` }));
+}
+
+/** The sources of an archive: its tiles, and the land of one that does not say where it has land. */
+export function sourcesOf(archive) {
+  const { minzoom, maxzoom, bounds } = archive;
+  const tiles = {
+    type: "vector", tiles: [location.origin + archive.tiles], minzoom, maxzoom, bounds, attribution: attributionOf(archive),
+  };
+  const ground = { type: "geojson", data: rectangle(bounds) };
+  return { [archive.id]: tiles, ...(hasOutline(archive) ? {} : { [`${archive.id}-ground`]: ground }) };
+}
+
+export function hasOutline(archive) {
+  return archive.vector_layers?.some((layer) => layer.id === "extract") ?? false;
+}
+
+/** Where an archive reaches, as GeoJSON. */
+export function outlineOf(archive) {
+  return archive.outline ?? rectangle(archive.bounds).geometry;
+}
+
+/** Whose data these are, and of which day. What a file says is text, never markup. */
+export function attributionOf(archive) {
+  const said = (archive.attribution || OSM).replace(/<[^>]*>/g, "").replaceAll("&copy;", "©").replaceAll("&amp;", "&").trim();
+  const day = /^\d{4}-\d\d-\d\d/.exec(archive.data_time ?? "");
+  const box = document.createElement("span");
+  box.textContent = day ? `${said} ${day[0]}` : said;
+  return box.innerHTML;
+}
+
+function rectangle([west, south, east, north]) {
+  const ring = [[west, south], [east, south], [east, north], [west, north], [west, south]];
+  return { type: "Feature", properties: {}, geometry: { type: "Polygon", coordinates: [ring] } };
+}
