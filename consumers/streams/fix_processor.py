@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -27,7 +27,13 @@ class DeviceState(msgspec.Struct, array_like=True, gc=False):
     time: int
 
 
-DeviceStateT = TypeVar("DeviceStateT", bound=DeviceState)
+class HasTime(Protocol):
+    """A state that is no DeviceState, but has its first member."""
+
+    time: int
+
+
+DeviceStateT = TypeVar("DeviceStateT", bound=HasTime)
 
 
 class FixProcessor(StreamProcessor[DeviceStateT]):

@@ -42,7 +42,7 @@ from gateway.http.requests.responses import (
     unavailable,
 )
 from gateway.http.requests.services import SERVICES, Services
-from gateway.http.routes import reading, receipts
+from gateway.http.routes import diary_routes, reading, receipts
 from gateway.http.routes.forwarding_admin_routes import ForwardingAdminRoutes
 from gateway.http.routes.forwarding_routes import ForwardingRoutes
 from gateway.http.routes.geocoder import GeocoderProxy
@@ -250,6 +250,7 @@ def build_application(services: Services, client_id: str) -> web.Application:
             *UloggerSessions(services, ingest).routes(),
             *Registrations(services, ingest).routes(),
             *reading.routes(),
+            *diary_routes.routes(),
             *receipts.routes(),
             web.get("/v1/stream", partial(serve_stream, ranges), allow_head=False),
             web.get("/v1/ws", partial(serve_websocket, ranges), allow_head=False),

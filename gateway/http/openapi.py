@@ -182,6 +182,25 @@ def _paths() -> dict[str, Any]:
         "/v1/devices/{device}/trips": {
             "get": _of_device("Trips between places, by time", query=("from", "to"))
         },
+        "/v1/devices/{device}/timeline": {
+            "get": _of_device(
+                "What a device did, in at most 32 days: stays, trips with their simplified lines, "
+                "and gaps of which nothing is known",
+                query=("from", "to"),
+            )
+        },
+        "/v1/devices/{device}/days": {
+            "get": _of_device(
+                "The days with fixes, and how many; `tz` is their time zone",
+                query=("from", "to", "tz"),
+            )
+        },
+        "/v1/devices/{device}/statistics": {
+            "get": _of_device(
+                "Distance, moving time and trips by day, week, month or year",
+                query=("from", "to", "tz", "by"),
+            )
+        },
         "/v1/devices/{device}/receipts": {
             "get": _of_device(
                 "Where the fixes of a day are: acknowledged, resolved, in the history, passed by "

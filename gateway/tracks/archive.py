@@ -23,6 +23,11 @@ POINTS_MAX: Final = 250_000
 #: Visits or trips in one response: some years of them.
 ROWS_MAX: Final = 5_000
 
+#: Points that statistics are made from; they take some 5 us of a point.
+STATISTICS_POINTS_MAX: Final = 2_000_000
+#: Questions that are answered from points, as tracks are.
+SUMMARIES: Final = frozenset({"timeline", "days", "statistics"})
+
 #: Bytes of the length before each piece of points; a piece without points is the last.
 LENGTH_BYTES: Final = 4
 
@@ -30,14 +35,18 @@ LENGTH_BYTES: Final = 4
 class Question(msgspec.Struct):
     """A question to the reading process, one line of JSON."""
 
-    kind: str  # "track", "visits" or "trips"
+    kind: str  # "track", "visits", "trips", or one of SUMMARIES
     device: str
     from_ms: int
     to_ms: int
     limit: int
-    #: For a track: its format, and the circles to hide. Pieces of points follow the line.
+    #: For a track its format; for tracks and SUMMARIES the circles to hide. Pieces of points
+    #: follow the line.
     format: str = ""
     circles: tuple[Circle, ...] | None = None
+    #: For days and statistics: the time zone of the days, and what is added up.
+    zone: str = ""
+    span: str = ""
 
 
 _decode_row: Final = msgspec.json.Decoder(dict[str, Any]).decode
@@ -88,6 +97,32 @@ class Archive:
         """
         hidden = None if circles is None else tuple(circles)
         question = Question("track", device, from_ms, to_ms, POINTS_MAX, name, hidden)
+        return await self._ask(question, party, recent)
+
+    async def summary(
+        self,
+        kind: str,
+        device: str,
+        from_ms: int,
+        to_ms: int,
+        *,
+        recent: Iterable[bytes],
+        circles: Sequence[Circle] | None,
+        zone: str = "UTC",
+        span: str = "day",
+        party: str = "",
+    ) -> list[bytes]:
+        """Return one of SUMMARIES of a device's track as JSON, in pieces.
+
+        `timeline` has stays, trips and gaps (gateway.tracks.timelines), `days` the number of fixes
+        of each date in the zone, `statistics` totals by `span` (gateway.tracks.statistics). All
+        else is as for `track`.
+        """
+        hidden = None if circles is None else tuple(circles)
+        limit = STATISTICS_POINTS_MAX if kind == "statistics" else POINTS_MAX
+        question = Question(
+            *(kind, device, from_ms, to_ms, limit), circles=hidden, zone=zone, span=span
+        )
         return await self._ask(question, party, recent)
 
     async def visits(self, device: str, from_ms: int, to_ms: int, party: str = "") -> list[bytes]:

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from gateway.tracks.archive import LENGTH_BYTES, Question
+from gateway.tracks.archive import LENGTH_BYTES, SUMMARIES, Question
 from gateway.tracks.asking import AnswerHead, AnswerRefused, AnswerUnavailable
+from gateway.tracks.summaries import MARGIN_MS, summary_of
 from gateway.tracks.track_encoders import encode_track
-from gateway.tracks.track_points import Points, between, points_of, unpacked
+from gateway.tracks.track_points import Points, as_told, between, merged, points_of, unpacked
 from waylog.process.garbage_collection import tune_garbage_collector
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ class Reader:
         """Return the answer to a question. Raises AnswerUnavailable and AnswerRefused."""
         if question.kind == "track":
             return self._track(question, recent)
+        if question.kind in SUMMARIES:
+            return summary_of(question, self._opened(), _Source(self, question, recent))
         return self._rows(question)
 
     def _track(self, question: Question, recent: Points) -> bytes:
@@ -78,9 +81,30 @@ class Reader:
         return encode_track(question.format, question.device, tracks, question.circles)
 
     def _from_history(self, question: Question) -> Points:
-        from waylog.config import ConfigError
-        from waylog.history.history_reader import HistoryReader, HistoryUnreadable, TrackTooLong
+        return self.points(question, question.from_ms, question.to_ms, question.limit)
 
+    def points(self, question: Question, from_ms: int, to_ms: int, limit: int) -> Points:
+        """Return the points of a question's device in a period. Raises as `answer` does."""
+        from waylog.history.history_reader import HistoryUnreadable, TrackTooLong
+
+        history = self._opened()
+        if history is None:
+            return unpacked(b"")
+        try:
+            table = history.track_table(question.device, from_ms, to_ms, rows_max=limit)
+        except TrackTooLong as error:
+            raise _too_long(question) from error
+        except (HistoryUnreadable, OSError) as error:
+            raise AnswerUnavailable(str(error)) from error
+        return points_of(table)
+
+    def _opened(self) -> HistoryReader | None:
+        """Return the history, with a list of files that is fresh; None if there is none."""
+        from waylog.config import ConfigError
+        from waylog.history.history_reader import HistoryReader, HistoryUnreadable
+
+        if not self._history_url:
+            return None
         try:
             if self._history is None:
                 self._history = HistoryReader(self._history_url)
@@ -88,14 +112,9 @@ class Reader:
             elif time.monotonic() - self._looked > _FRESH_S:
                 self._history.refresh()
                 self._looked = time.monotonic()
-            table = self._history.track_table(
-                question.device, question.from_ms, question.to_ms, rows_max=question.limit
-            )
-        except TrackTooLong as error:
-            raise _too_long(question) from error
         except (ConfigError, HistoryUnreadable, OSError) as error:
             raise AnswerUnavailable(str(error)) from error
-        return points_of(table)
+        return self._history
 
     def _rows(self, question: Question) -> bytes:
         from waylog.config import ConfigError
@@ -116,6 +135,24 @@ class Reader:
         return b"[\n" + b",\n".join(map(msgspec.json.encode, found)) + b"\n]"
 
 
+class _Source:
+    """The points of one question, from the history and from memory, as who asks may see them."""
+
+    def __init__(self, reader: Reader, question: Question, recent: Points) -> None:
+        self._reader = reader
+        self._question = question
+        self.recent = recent
+
+    def points(self, from_ms: int, to_ms: int, limit: int) -> Points:
+        """Return the points of a period. Raises AnswerRefused for more than the limit."""
+        past = self._reader.points(self._question, from_ms, to_ms, limit)
+        points = merged(past, between(self.recent, from_ms, to_ms))
+        if len(points) > limit:
+            raise _too_long(self._question)
+        circles = self._question.circles
+        return points if circles is None else as_told(points, circles)
+
+
 def _too_long(question: Question) -> AnswerRefused:
     return AnswerRefused(
         f"more than {question.limit} points: ask for a shorter time, with from and to"
@@ -129,12 +166,13 @@ def _read_recent(questions: BinaryIO, question: Question) -> Points:
     """
     found: list[Points] = [unpacked(b"")]
     count = 0
-    while question.kind == "track" and (
-        size := int.from_bytes(questions.read(LENGTH_BYTES), "big")
-    ):
+    # What began before a period, and ends after it, is told whole.
+    margin = MARGIN_MS if question.kind in SUMMARIES else 0
+    with_points = question.kind == "track" or question.kind in SUMMARIES
+    while with_points and (size := int.from_bytes(questions.read(LENGTH_BYTES), "big")):
         piece = unpacked(questions.read(size))
         if count <= question.limit:
-            found.append(between(piece, question.from_ms, question.to_ms))
+            found.append(between(piece, question.from_ms - margin, question.to_ms + margin))
             count += len(found[-1])
     return np.concatenate(found)
 

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 FILE_NAME: Final = "places.parquet"
 COLUMNS: Final = (
     *("user", "device", "place_id", "lat", "lon", "label", "name"),
-    *("visits", "dwell_s", "address"),
+    *("visits", "dwell_s", "address", "radius_m", "first", "last", "named_by"),
 )
 
 

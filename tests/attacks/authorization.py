@@ -121,6 +121,13 @@ HTTP: Final = (
         ),
     ),
     Rows(
+        Row("The diary of the device: timeline, days, statistics", _SEES, query="from=0&to=1"),
+        _get(
+            *("/v1/devices/{device}/timeline", "/v1/devices/{device}/days"),
+            "/v1/devices/{device}/statistics",
+        ),
+    ),
+    Rows(
         Row("Where the fixes of the device are: receipts", _SEES | {"friend": REFUSED}),
         _get("/v1/devices/{device}/receipts"),
     ),

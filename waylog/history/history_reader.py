@@ -31,7 +31,9 @@ from waylog.history.row_groups import read_row_groups
 from waylog.malformed import MALFORMED
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
     from waylog.history.storage import Storage
 
@@ -352,7 +354,25 @@ class HistoryReader:
         )
         return _each_once(pa.Table.from_batches([batch.cast(schema) for batch in found], schema))
 
-    def _track_of(self, period: str, device: str, from_ms: int, to_ms: int) -> list[pa.RecordBatch]:
+    def times(self, period: str, device: str, from_ms: int, to_ms: int) -> NDArray[np.int64]:
+        """Return the times of a device's fixes in a period, ascending, each once.
+
+        Costs a tenth of what the track costs. Raises HistoryUnreadable.
+        """
+        import numpy as np
+
+        found = self._track_of(period, device, from_ms, to_ms, ("time",))
+        empty = np.empty(0, np.int64)
+        return np.unique(np.concatenate([empty, *(rows["time"].to_numpy() for rows in found)]))
+
+    def _track_of(
+        self,
+        period: str,
+        device: str,
+        from_ms: int,
+        to_ms: int,
+        columns: Sequence[str] = TrackRow._fields,
+    ) -> list[pa.RecordBatch]:
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -360,7 +380,7 @@ class HistoryReader:
             try:
                 found: list[pa.RecordBatch] = []
                 for file in self.files(period):
-                    for rows in self._own_rows(file, device):
+                    for rows in self._own_rows(file, device, columns):
                         within = pc.and_(
                             pc.greater_equal(rows["time"], from_ms),
                             pc.less_equal(rows["time"], to_ms),
@@ -378,14 +398,16 @@ class HistoryReader:
                 ) from error
         raise AssertionError
 
-    def _own_rows(self, file: HistoryFile, device: str) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a device in a file, with the members of TrackRow."""
+    def _own_rows(
+        self, file: HistoryFile, device: str, columns: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a device in a file, with some members of TrackRow."""
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
         if file.span is not None:
-            for batch in self._scan_file(file, [device], ["device", *TrackRow._fields]):
-                yield batch.filter(pc.equal(batch["device"], device)).select(TrackRow._fields)
+            for batch in self._scan_file(file, [device], ["device", *columns]):
+                yield batch.filter(pc.equal(batch["device"], device)).select(list(columns))
             return
         with self.storage.open_input(file.path) as stream:
             parquet = pq.ParquetFile(stream)
@@ -393,7 +415,7 @@ class HistoryReader:
             own = _run_of(parquet.metadata, device)
             if own is None:
                 return
-            names = _physical(parquet, TrackRow._fields)
+            names = _physical(parquet, columns)
             start = 0
             for group in range(parquet.num_row_groups):
                 stop = start + parquet.metadata.row_group(group).num_rows
@@ -402,7 +424,7 @@ class HistoryReader:
                     table = parquet.read_row_group(group, names, use_threads=False)
                     rows = table.slice(first - start, last - first).combine_chunks()
                     for batch in rows.to_batches():
-                        yield in_degrees(batch.select(names)).select(TrackRow._fields)
+                        yield in_degrees(batch.select(names)).select(list(columns))
                 start = stop
 
 

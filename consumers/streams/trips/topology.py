@@ -11,9 +11,13 @@ import msgspec
 from consumers.streams.fix_processor import FixProcessor
 from consumers.streams.processor import Context
 from consumers.streams.properties import Properties
-from consumers.streams.trips.calendar import Calendar
 from consumers.streams.trips.messages import Trip, TripDay, encode_trip
-from consumers.streams.trips.movement import (
+from consumers.worker.records import InputRecord
+from waylog.config import ConfigError
+from waylog.kafka.topics import TRIP, TRIP_DAY, TRIP_TOPICS, Topic
+from waylog.messages import Fix
+from waylog.movement.calendar import Calendar
+from waylog.movement.movement import (
     Course,
     Day,
     Movement,
@@ -22,9 +26,6 @@ from consumers.streams.trips.movement import (
     forget_days,
     take_place,
 )
-from consumers.worker.records import InputRecord
-from waylog.kafka.topics import TRIP, TRIP_DAY, TRIP_TOPICS, Topic
-from waylog.messages import Fix
 
 _KMH: Final = 3.6
 
@@ -52,7 +53,10 @@ class Trips(FixProcessor[Movement]):
         self._accuracy = number("accuracy_m", 10.0, least=0.0)
         self._accuracy_max = number("accuracy_max_m", 100.0, least=1.0)
         self._update_ms = round(number("update_s", 60.0, least=0.0) * 1000)
-        self._calendar = Calendar(properties.text("time_zone", "UTC"))
+        try:
+            self._calendar = Calendar(properties.text("time_zone", "UTC"))
+        except ConfigError as error:
+            raise ConfigError(f"--property time_zone: {error}") from None
 
     def topics(self) -> Sequence[Topic]:
         """Return the topics of trips and of days."""

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import suppress
 from itertools import groupby, islice
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
 from aiohttp import web
 
-from gateway.formats.values import time_ms
-from gateway.friends.friend_filter import HOME_MS, StaysSince, rounded
-from gateway.http.requests.authentication import reader, require_device, require_metrics_access
+from gateway.friends.friend_filter import StaysSince
+from gateway.http.requests.authentication import reader, require_metrics_access
 from gateway.http.requests.newest import newest_of
+from gateway.http.requests.past import LATEST_MS, Past, allowed_device, archived, past_of
 from gateway.http.requests.responses import (
     Refused,
     in_pieces,
@@ -28,32 +28,21 @@ from gateway.http.requests.services import SERVICES, Services
 from gateway.limits.bounds import MEBIBYTE
 from gateway.limits.pools import Hold
 from gateway.tracks.archive import rows_of
-from gateway.tracks.asking import AnswerRefused, AnswerUnavailable
 from gateway.tracks.track_formats import FORMATS
 from gateway.users.auth import Identity
-from gateway.users.permissions import (
-    Visibility,
-    friends_since,
-    may_look_back,
-    may_see,
-    visibility_of,
-)
+from gateway.users.permissions import Visibility, may_see, visibility_of
 from gateway.views.places import PlacesUnavailable
 from waylog.messages import encode
 from waylog.network.large_answers import TOO_MUCH_UNREAD
 from waylog.network.shares import ShareExceeded
-from waylog.observability.telemetry import now_ms
 
 _encode = msgspec.json.Encoder().encode
-
-_Read = TypeVar("_Read")
 
 _DEVICES_MAX: Final = 10_000
 _DEVICES_A_STEP: Final = 100
 _ROWS_A_STEP: Final = 50
 #: A list of devices ends soon after this size, and says that there are more.
 _DEVICES_BYTES_MAX: Final = 16 * MEBIBYTE
-_LATEST_MS: Final = 2**62
 
 
 def routes() -> list[web.RouteDef]:
@@ -149,25 +138,8 @@ def _visible(identity: Identity, services: Services, after: str) -> Iterator[str
     return (name for name, _ in groupby(merged) if may_see(identity, name))
 
 
-async def _homes_known(services: Services) -> None:
-    """Load the current homes, which the friend filter needs. Raises Refused."""
-    try:
-        await services.places.refresh()
-    except PlacesUnavailable as error:
-        raise unavailable(str(error)) from error
-
-
-async def _allowed_device(request: web.Request) -> tuple[str, Identity]:
-    identity = await reader(request)
-    device = request.match_info["device"]
-    require_device(identity, device)
-    if visibility_of(identity, device) is Visibility.TOLD:
-        await _homes_known(request.app[SERVICES])
-    return device, identity
-
-
 async def _device(request: web.Request) -> web.Response:
-    device, identity = await _allowed_device(request)
+    device, identity = await allowed_device(request)
     services = request.app[SERVICES]
     row = _row(device, identity, services)
     if row is None:
@@ -183,7 +155,7 @@ def _unknown(reason: str, services: Services) -> Exception:
 
 
 async def _address(request: web.Request) -> web.Response:
-    device, identity = await _allowed_device(request)
+    device, identity = await allowed_device(request)
     services = request.app[SERVICES]
     if visibility_of(identity, device) is Visibility.TOLD:
         told = newest_of(device, identity, services).address
@@ -195,40 +167,8 @@ async def _address(request: web.Request) -> web.Response:
     return raw_json_answer(value)
 
 
-class _Past(NamedTuple):
-    """A question about a device's past: who asks, and for which times (ms)."""
-
-    device: str
-    owner: str
-    asker: str
-    #: Start (ms) of the friendship if the asker sees filtered records; None if unfiltered ones.
-    since: int | None
-    from_ms: int
-    to_ms: int
-
-
-async def _past(request: web.Request) -> _Past:
-    device, identity = await _allowed_device(request)
-    if not may_look_back(identity, device):
-        raise Refused(403, "the token of a device shows where friends are, not where they were")
-    owner = device.partition("/")[0]
-    since = None
-    if visibility_of(identity, device) is Visibility.TOLD:
-        since = friends_since(identity, owner) or 0
-    from_ms = _time(request, "from", -_LATEST_MS)
-    to_ms = _time(request, "to", _LATEST_MS)
-    if since is not None:
-        # With bounds of any precision a friend would find the true times behind the rounded ones.
-        from_ms = max(rounded(from_ms, HOME_MS), since)
-        to_ms = rounded(to_ms, HOME_MS) + HOME_MS - 1
-        # A fix from the future comes from a clock that is ahead, and may be older than the
-        # friendship.
-        to_ms = min(to_ms, now_ms())
-    return _Past(device, owner, identity.user, since, from_ms, to_ms)
-
-
 async def _track(request: web.Request) -> web.Response:
-    past = await _past(request)
+    past = await past_of(request)
     device = past.device
     name = request.query.get("format", "geojson")
     track_format = FORMATS.get(name)
@@ -236,7 +176,7 @@ async def _track(request: web.Request) -> web.Response:
         raise Refused(400, f"format must be one of {', '.join(FORMATS)}")
     services = request.app[SERVICES]
     circles = None if past.since is None else services.friend_filter.circles(past.owner)
-    body = await _archived(
+    body = await archived(
         services.archive.track(
             *(device, past.from_ms, past.to_ms),
             recent=services.location_view.track_pieces(device),
@@ -255,7 +195,7 @@ async def _track(request: web.Request) -> web.Response:
 
 
 async def _places(request: web.Request) -> web.Response:
-    past = await _past(request)
+    past = await past_of(request)
     services = request.app[SERVICES]
     try:
         places = await services.places.of_device(past.device)
@@ -263,9 +203,7 @@ async def _places(request: web.Request) -> web.Response:
         raise unavailable(str(error)) from error
     if past.since is None:
         return await _rows_answer(places, past, services)
-    visits = await _archived(
-        services.archive.visits(past.device, past.since, _LATEST_MS, past.asker)
-    )
+    visits = await archived(services.archive.visits(past.device, past.since, LATEST_MS, past.asker))
     stays = StaysSince(past.since)
     async for some in _in_steps(rows_of(visits), past, services):
         for visit in some:
@@ -275,9 +213,9 @@ async def _places(request: web.Request) -> web.Response:
 
 
 async def _visits(request: web.Request) -> web.Response:
-    past = await _past(request)
+    past = await past_of(request)
     services = request.app[SERVICES]
-    visits = await _archived(
+    visits = await archived(
         services.archive.visits(past.device, past.from_ms, past.to_ms, past.asker)
     )
     if past.since is None:
@@ -287,9 +225,9 @@ async def _visits(request: web.Request) -> web.Response:
 
 
 async def _trips(request: web.Request) -> web.Response:
-    past = await _past(request)
+    past = await past_of(request)
     services = request.app[SERVICES]
-    trips = await _archived(
+    trips = await archived(
         services.archive.trips(past.device, past.from_ms, past.to_ms, past.asker)
     )
     if past.since is None:
@@ -303,7 +241,7 @@ async def _trips(request: web.Request) -> web.Response:
 
 
 async def _in_steps(
-    rows: Iterable[dict[str, Any]], past: _Past, services: Services
+    rows: Iterable[dict[str, Any]], past: Past, services: Services
 ) -> AsyncIterator[list[dict[str, Any]]]:
     """Yield some rows at a time, and let others work in between."""
     left = iter(rows)
@@ -313,7 +251,7 @@ async def _in_steps(
 
 
 async def _rows_answer(
-    rows: Iterable[dict[str, Any]], past: _Past, services: Services
+    rows: Iterable[dict[str, Any]], past: Past, services: Services
 ) -> web.Response:
     pieces: list[bytes] = []
     async for some in _in_steps(rows, past, services):
@@ -322,30 +260,9 @@ async def _rows_answer(
     return raw_json_answer(pieces)
 
 
-async def _archived(reading: Awaitable[_Read]) -> _Read:
-    try:
-        return await reading
-    except AnswerRefused as error:
-        raise Refused(400, str(error)) from error
-    except AnswerUnavailable as error:
-        raise unavailable(str(error)) from error
-
-
 async def _pipeline(request: web.Request) -> web.Response:
     await require_metrics_access(request)
     return json_answer(await request.app[SERVICES].pipeline.status())
-
-
-def _time(request: web.Request, name: str, default: int) -> int:
-    text = request.query.get(name)
-    if not text:
-        return default
-    # The "+" of a time zone arrives as a space if it was not encoded.
-    time = time_ms(re.sub(r" (\d\d:?\d\d)$", r"+\1", text))
-    if time is None:
-        raise Refused(400, f"{name} must be milliseconds, seconds or ISO 8601")
-    # Whoever has no end in mind may send the greatest number there is.
-    return max(-_LATEST_MS, min(time, _LATEST_MS))
 
 
 def _whole_number(request: web.Request, name: str, maximum: int) -> int:

@@ -1,6 +1,8 @@
 // The gateway's HTTP interface. Who is signed in has a session, whose cookie the browser keeps and
 // no script can read.
 
+/** @import * as types from "./types/api.js" */
+
 const DEVICES_MAX = 200000;
 
 export class SignInNeeded extends Error {}
@@ -8,53 +10,81 @@ export class SignInNeeded extends Error {}
 /** A sign-in was refused; the message says why. */
 export class SignInRefused extends Error {}
 
-/** Sign in by `{code}` of a link, or by `{user, token}`; the session lasts over tabs and restarts. */
+/** The gateway refuses a question, or cannot answer it now; the message says why. */
+export class Unanswered extends Error {}
+
+/**
+ * Sign in by the code of a link, or by user and token; the session lasts over tabs and restarts.
+ * @param {{code: string} | {user: string, token: string}} how
+ * @returns {Promise<types.Session>}
+ */
 export async function signIn(how) {
   const answer = await fetch("/v1/session", {
     method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(how),
   });
   if (answer.ok) return answer.json();
+  throw new SignInRefused(await errorOf(answer));
+}
+
+/** @param {Response} answer */
+async function errorOf(answer) {
   const { error } = await answer.json().catch(() => ({}));
-  throw new SignInRefused(error ?? `the gateway answers ${answer.status}`);
+  return typeof error === "string" ? error : `HTTP ${answer.status}`;
 }
 
 export function signOut() {
   return fetch("/v1/session", { method: "DELETE" });
 }
 
-/** Who is signed in: `user`, `device`, `admin`, `open`, `oversees`. */
-export function session(signal) {
-  return getJson("/v1/session", signal);
+/** @returns {Promise<types.Session>} who is signed in */
+export async function session() {
+  const found = await getJson("/v1/session");
+  if (!found) throw new Unanswered("/v1/session");
+  return found;
 }
 
-/** Where devices reach the platform. */
-export function entrances(signal) {
-  return getJson("/v1/entrances", signal);
+/** @returns {Promise<types.Entrances | null>} where devices reach the platform */
+export function entrances() {
+  return getJson("/v1/entrances");
 }
 
+/**
+ * @param {string} path
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<Response | null>} null where there is nothing
+ */
 async function get(path, signal) {
-  const answer = await fetch(path, { headers: { accept: "application/json" }, signal });
+  const answer = await fetch(path, { headers: { accept: "application/json" }, signal: signal ?? null });
   if (answer.status === 401) throw new SignInNeeded(path);
   if (answer.status === 404) return null;
-  if (!answer.ok) throw new Error(`${path}: ${answer.status}`);
+  if (!answer.ok) throw new Unanswered(await errorOf(answer));
   return answer;
 }
 
+/**
+ * @param {string} path
+ * @param {AbortSignal} [signal]
+ */
 async function getJson(path, signal) {
   const answer = await get(path, signal);
   return answer ? answer.json() : null;
 }
 
-/** Where a device's resources are. */
+/**
+ * Where a device's resources are.
+ * @param {string} device
+ * @param {string} [resource]
+ */
 export function devicePath(device, resource = "") {
   return `/v1/devices/${encodeURIComponent(device)}${resource}`;
 }
 
-/** Every device the viewer may see, with its last position. */
-export async function devices(signal) {
+/** @returns {Promise<types.DeviceRow[]>} every device the viewer may see, with its last position */
+export async function devices() {
+  /** @type {types.DeviceRow[]} */
   const rows = [];
-  for (let after = null; ;) {
-    const answer = await get(after === null ? "/v1/devices" : `/v1/devices?${new URLSearchParams({ after })}`, signal);
+  for (let after = ""; ;) {
+    const answer = await get(after ? `/v1/devices?${new URLSearchParams({ after })}` : "/v1/devices");
     const body = answer ? await answer.json() : [];
     rows.push(...(Array.isArray(body) ? body : (body.devices ?? [])));
     const more = answer?.headers.get("waylog-more-after");
@@ -63,29 +93,111 @@ export async function devices(signal) {
   }
 }
 
-/** The way from `fromMs` to `toMs` as GeoJSON. */
-export function track(name, fromMs, toMs, signal) {
-  const query = new URLSearchParams({ from: String(fromMs), to: String(toMs), format: "geojson" });
-  return getJson(`${devicePath(name, "/track")}?${query}`, signal);
+/**
+ * @param {string} device
+ * @param {number} fromMs
+ * @param {number} toMs
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<types.Track | null>}
+ */
+export function track(device, fromMs, toMs, signal) {
+  return getJson(`${devicePath(device, "/track")}?${period(fromMs, toMs)}&format=geojson`, signal);
 }
 
-export async function places(name, signal) {
-  const body = await getJson(devicePath(name, "/places"), signal);
+/**
+ * @param {string} device
+ * @returns {Promise<types.Place[]>}
+ */
+export async function places(device) {
+  const body = await getJson(devicePath(device, "/places"));
   return Array.isArray(body) ? body : (body?.places ?? []);
 }
 
-/** Visits that touch a time from `fromMs` to `toMs`, by time: `arrival`, `departure`, `place_id`. */
-export async function visits(name, fromMs, toMs, signal) {
-  const query = new URLSearchParams({ from: String(fromMs), to: String(toMs) });
-  return (await getJson(`${devicePath(name, "/visits")}?${query}`, signal)) ?? [];
+/**
+ * Visits that touch a time from `fromMs` to `toMs`, by time.
+ * @param {string} device
+ * @param {number} fromMs
+ * @param {number} toMs
+ * @returns {Promise<types.Visit[]>}
+ */
+export async function visits(device, fromMs, toMs) {
+  return (await getJson(`${devicePath(device, "/visits")}?${period(fromMs, toMs)}`)) ?? [];
 }
 
-export function pipeline(signal) {
-  return getJson("/v1/pipeline", signal);
+/**
+ * @param {number} fromMs
+ * @param {number} toMs
+ */
+function period(fromMs, toMs) {
+  return new URLSearchParams({ from: String(Math.round(fromMs)), to: String(Math.round(toMs)) });
 }
 
-/** Places of this name, at most five: `lat`, `lon`, `display_name`, `boundingbox` (Nominatim's). */
+/** @returns {Promise<types.Pipeline | null>} */
+export function pipeline() {
+  return getJson("/v1/pipeline");
+}
+
+/**
+ * Places of this name, at most five.
+ * @param {string} text
+ * @param {AbortSignal} signal
+ * @returns {Promise<types.GeocodedPlace[]>}
+ */
 export async function search(text, signal) {
   const found = await getJson(`/search?${new URLSearchParams({ q: text, format: "jsonv2", limit: "5" })}`, signal);
   return (Array.isArray(found) ? found : []).filter((place) => Number.isFinite(Number(place.lat)) && Number.isFinite(Number(place.lon)));
+}
+
+/**
+ * What a device did: stays, trips and gaps that touch a time.
+ * @param {string} device
+ * @param {number} fromMs
+ * @param {number} toMs
+ * @param {AbortSignal} signal
+ * @returns {Promise<types.TimelineItem[]>}
+ */
+export async function timeline(device, fromMs, toMs, signal) {
+  const found = await getJson(`${devicePath(device, "/timeline")}?${period(fromMs, toMs)}`, signal);
+  return found?.items ?? [];
+}
+
+/**
+ * The days with fixes, and how many each has.
+ * @param {string} device
+ * @param {number} fromMs
+ * @param {number} toMs
+ * @param {string} zone
+ * @returns {Promise<types.Days["days"]>}
+ */
+export async function days(device, fromMs, toMs, zone) {
+  const found = await getJson(`${devicePath(device, "/days")}?${period(fromMs, toMs)}&${new URLSearchParams({ tz: zone })}`);
+  return found?.days ?? [];
+}
+
+/**
+ * @param {string} device
+ * @param {number} fromMs
+ * @param {number} toMs
+ * @param {string} zone
+ * @param {types.Span} by
+ * @param {AbortSignal} signal
+ * @returns {Promise<types.Total[]>}
+ */
+export async function statistics(device, fromMs, toMs, zone, by, signal) {
+  const found = await getJson(`${devicePath(device, "/statistics")}?${period(fromMs, toMs)}&${new URLSearchParams({ tz: zone, by })}`, signal);
+  return found?.totals ?? [];
+}
+
+/**
+ * The addresses of some points, in their order; empty where there is no geocoder.
+ * @param {[lat: number, lon: number][]} points
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<types.GeocodedPlace[]>}
+ */
+export async function addresses(points, signal) {
+  if (!points.length) return [];
+  const answer = await fetch("/reverse/batch", {
+    method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(points), signal: signal ?? null,
+  });
+  return answer.ok ? answer.json() : [];
 }

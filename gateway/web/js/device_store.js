@@ -1,13 +1,43 @@
 // What the page knows about each device: its newest fix and the newest address.
 // Pure data; the map, the list and the drawer each read it at their own pace.
 
+/** @import { Address, DeviceRow, Fix } from "./types/api.js" */
+
+/**
+ * @typedef {object} DeviceRecord
+ * @property {string} device
+ * @property {string} user
+ * @property {string} name
+ * @property {number} slot the index of the device in the map layer's buffer
+ * @property {number} lat
+ * @property {number} lon
+ * @property {number} time of the position, ms
+ * @property {number} heard when the position arrived, ms
+ * @property {number | null} received
+ * @property {number | null} speed
+ * @property {number | null} course
+ * @property {number | null} accuracy
+ * @property {number | null} altitude
+ * @property {number | null} battery
+ * @property {boolean | null} charging
+ * @property {string | null} source
+ * @property {Address | null} address
+ * @property {[string, string]} lines the address as a headline and the rest
+ * @property {string} search what a search looks in
+ */
+
 export class DeviceStore {
   constructor() {
     // Plain calls: at thousands of fixes a second an event object each would cost more than all else.
+    /** @type {(record: DeviceRecord) => void} */
     this.onFix = () => {};
+    /** @type {(record: DeviceRecord) => void} */
     this.onAddress = () => {};
+    /** @type {Map<string, DeviceRecord>} */
     this.devices = new Map();
-    this.records = []; // by slot: the index of a device in the map layer's buffer
+    /** @type {DeviceRecord[]} */
+    this.records = []; // by slot
+    /** @type {Set<number>} */
     this.dirty = new Set(); // slots whose position changed since the layer last took them
     this.fixCount = 0;
     this.addressCount = 0;
@@ -15,27 +45,34 @@ export class DeviceStore {
 
   get size() { return this.records.length; }
 
-  get(name) { return this.devices.get(name); }
+  /** @param {string | null} name */
+  get(name) { return name === null ? undefined : this.devices.get(name); }
 
-  /** Take over a row of GET /v1/devices. */
+  /**
+   * Take over a row of GET /v1/devices.
+   * @param {DeviceRow} row
+   */
   applyRow(row) {
-    const fix = row.fix ?? row.position ?? row;
-    if (this.applyFix({ ...fix, device: row.device ?? fix.device })) this.fixCount -= 1;
-    const address = row.address;
-    if (!address) return;
-    const whole = typeof address === "string" ? { display_name: address }
-      : address.display_name ? address : { display_name: row.display_name, address };
-    this.applyAddress({ time: fix.time, ...whole, device: row.device ?? fix.device }, false);
+    const fix = row.fix ?? /** @type {Fix} */ (/** @type {unknown} */ (row));
+    if (this.applyFix({ ...fix, device: row.device })) this.fixCount -= 1;
+    if (row.address) this.applyAddress({ ...row.address, device: row.device }, false);
   }
 
-  /** A fix; one older than what is known changes nothing. Returns whether it was taken. */
+  /**
+   * A fix; one older than what is known changes nothing. Returns whether it was taken.
+   * @param {Fix} fix
+   */
   applyFix(fix) {
     if (typeof fix?.device !== "string" || !Number.isFinite(fix.lat) || !Number.isFinite(fix.lon)) return false;
     const time = liveTime(fix);
     let record = this.devices.get(fix.device);
     if (!record) {
-      const [user, ...rest] = fix.device.split("/");
-      record = { device: fix.device, user, name: rest.join("/") || user, slot: this.records.length, address: null, search: fix.device.toLowerCase() };
+      const [user = "", ...rest] = fix.device.split("/");
+      record = {
+        device: fix.device, user, name: rest.join("/") || user, slot: this.records.length, search: fix.device.toLowerCase(),
+        lat: fix.lat, lon: fix.lon, time, heard: time, received: null, speed: null, course: null, accuracy: null, altitude: null,
+        battery: null, charging: null, source: null, address: null, lines: ["", ""],
+      };
       this.devices.set(fix.device, record);
       this.records.push(record);
     } else if (time < record.time) {
@@ -45,21 +82,25 @@ export class DeviceStore {
     record.lon = fix.lon;
     record.time = time;
     record.received = fix.received ?? null;
+    record.heard = Math.max(time, fix.received ?? time);
     record.speed = fix.speed ?? null;
     record.course = fix.course ?? null;
     record.accuracy = fix.accuracy ?? null;
     record.altitude = fix.altitude ?? null;
-    record.battery = fix.battery ?? record.battery ?? null; // apps send it now and then
+    record.battery = fix.battery ?? record.battery; // apps send it now and then
     record.charging = fix.charging ?? null;
-    record.source = fix.source ?? record.source ?? null;
-    record.trigger = fix.trigger ?? null;
+    record.source = fix.source ?? record.source;
     this.dirty.add(record.slot);
     this.fixCount += 1;
     this.onFix(record);
     return true;
   }
 
-  /** An address; one of an older fix changes nothing. */
+  /**
+   * An address; one of an older fix changes nothing. Returns whether it was taken.
+   * @param {Address} address
+   * @param {boolean} [counted]
+   */
   applyAddress(address, counted = true) {
     const record = this.devices.get(address?.device);
     if (!record || !address.display_name) return false;
@@ -79,18 +120,25 @@ export class DeviceStore {
   }
 }
 
-/** The fix's own time, or its arrival's where that is absurd: as the gateway decides it. */
+/**
+ * The fix's own time, or its arrival's where that is absurd: as the gateway decides it.
+ * @param {Fix} fix
+ */
 function liveTime(fix) {
   const arrived = fix.received ?? Date.now();
   const own = fix.time;
   return !Number.isFinite(own) || own > arrived + 86400e3 || own < 946684800e3 ? arrived : own;
 }
 
-/** An address as a headline and the rest: ["Aeulestrasse 5", "9490 Vaduz, Liechtenstein"]. */
+/**
+ * An address as a headline and the rest: ["Aeulestrasse 5", "9490 Vaduz, Liechtenstein"].
+ * @param {Pick<Address, "display_name" | "address">} address
+ * @returns {[string, string]}
+ */
 export function addressLines(address) {
   const part = address.address ?? {};
   const street = part.road ?? part.pedestrian ?? part.footway ?? part.path;
-  const town = part.city ?? part.town ?? part.village ?? part.municipality ?? part.hamlet;
+  const town = townOf(part);
   const text = address.display_name;
   if (street && text.includes(street)) {
     const first = part.house_number ? `${street} ${part.house_number}` : street;
@@ -100,4 +148,9 @@ export function addressLines(address) {
   }
   const comma = text.indexOf(", ");
   return comma < 0 ? [text, ""] : [text.slice(0, comma), text.slice(comma + 2)];
+}
+
+/** @param {import("./types/api.js").AddressParts} part */
+export function townOf(part) {
+  return part.city ?? part.town ?? part.village ?? part.municipality ?? part.hamlet;
 }

@@ -1,106 +1,273 @@
-// How values are written for people. Units come in as SI, as the platform has them.
+// How values are written for people: in the viewer's language, units, clock and time zone.
+// Units come in as SI, as the platform has them.
+
+import { locale, t } from "./i18n.js";
+import { settings } from "./settings.js";
 
 export const LIVE_S = 60;
 export const RECENT_S = 900;
+/** A fix that arrived this much later than its time is of another time than now. */
+export const LATE_MS = 15 * 60e3;
 
-/** "live", "recent" or "quiet": how long ago a device was last heard of. */
+const MINUTE_S = 60;
+const HOUR_S = 3600;
+const DAY_S = 86400;
+const METRES_PER_MILE = 1609.344;
+const METRES_PER_FOOT = 0.3048;
+const METRES_PER_NAUTICAL_MILE = 1852;
+
+/** @typedef {{value: string, unit: string}} Quantity a number and its unit, each as it is written */
+
+/**
+ * How long ago a device was last heard of.
+ * @param {number} ageS
+ * @returns {"live" | "recent" | "quiet"}
+ */
 export function ageClass(ageS) {
   if (ageS <= LIVE_S) return "live";
   return ageS <= RECENT_S ? "recent" : "quiet";
 }
 
-const LONGEST_AGE_S = 7 * 86400;
+const relative = new Intl.RelativeTimeFormat(locale, { numeric: "always" });
 
-/** "now", "42 s", "7 min", "3 h", "5 d", and from a week on the day: "12 Oct", "12 Oct 2019". */
-export function shortAge(ageS) {
-  if (!Number.isFinite(ageS)) return "";
-  if (ageS >= LONGEST_AGE_S) return day(Date.now() - ageS * 1000);
-  if (ageS < 5) return "now";
-  if (ageS < 60) return `${Math.floor(ageS)} s`;
-  if (ageS < 3600) return `${Math.floor(ageS / 60)} min`;
-  if (ageS < 86400) return `${Math.floor(ageS / 3600)} h`;
-  return `${Math.floor(ageS / 86400)} d`;
-}
+/** @type {[number, Intl.RelativeTimeFormatUnit][]} the length of each unit in seconds */
+const AGES = [[365.25 * DAY_S, "year"], [30.44 * DAY_S, "month"], [DAY_S, "day"], [HOUR_S, "hour"], [MINUTE_S, "minute"], [1, "second"]];
 
-/** The same as a phrase: "just now", "7 min ago", "on 12 Oct 2019". */
+/**
+ * "just now", "7 minutes ago", "2 years ago"; empty where it is unknown.
+ * @param {number} ageS
+ */
 export function agePhrase(ageS) {
-  const text = shortAge(ageS);
-  if (!text) return "never";
-  if (ageS >= LONGEST_AGE_S) return `on ${text}`;
-  return text === "now" ? "just now" : `${text} ago`;
+  if (!Number.isFinite(ageS)) return "";
+  if (ageS < 5) return t("age.now");
+  for (const [length, unit] of AGES) if (ageS >= length) return relative.format(-Math.floor(ageS / length), unit);
+  return t("age.now");
 }
 
-/** Seconds as "45 min", "7 h 30 min", "3 d 4 h". */
+/**
+ * Seconds as "45 min", "7 h 30 min", "3 d 4 h".
+ * @param {number} s
+ */
 export function duration(s) {
-  const minutes = Math.round(s / 60);
-  if (minutes < 60) return `${minutes} min`;
+  const minutes = Math.round(s / MINUTE_S);
+  if (minutes < 60) return t("duration.minutes", { minutes });
   const hours = Math.floor(minutes / 60);
-  if (hours < 48) return minutes % 60 ? `${hours} h ${minutes % 60} min` : `${hours} h`;
-  return hours % 24 ? `${Math.floor(hours / 24)} d ${hours % 24} h` : `${hours / 24} d`;
+  if (hours < 48) return minutes % 60 ? t("duration.hours_minutes", { hours, minutes: minutes % 60 }) : t("duration.hours", { hours });
+  const days = Math.floor(hours / 24);
+  return hours % 24 ? t("duration.days_hours", { days, hours: hours % 24 }) : t("duration.days", { days });
 }
 
-/** Metres as "8 m", "1.4 km", "312 km". */
+/** @type {Map<number, Intl.NumberFormat>} */
+const numbers = new Map();
+
+/**
+ * @param {number} value
+ * @param {number} [digits] behind the decimal sign
+ */
+export function number(value, digits = 0) {
+  let format = numbers.get(digits);
+  if (!format) numbers.set(digits, format = new Intl.NumberFormat(locale, { minimumFractionDigits: digits, maximumFractionDigits: digits }));
+  return format.format(value);
+}
+
+/**
+ * @param {number} m a length on the ground
+ * @returns {Quantity} "8 m", "1.4 km", "312 km"
+ */
+export function length(m) {
+  const { units } = settings.current;
+  if (units === "imperial") {
+    const miles = m / METRES_PER_MILE;
+    if (miles < 0.1) return { value: number(m / METRES_PER_FOOT), unit: t("unit.foot") };
+    return { value: number(miles, miles < 100 ? 1 : 0), unit: t("unit.mile") };
+  }
+  const [long, unit] = units === "nautical" ? [METRES_PER_NAUTICAL_MILE, t("unit.nautical_mile")] : [1000, t("unit.kilometre")];
+  if (m < long) return { value: number(m), unit: t("unit.metre") };
+  return { value: number(m / long, m / long < 100 ? 1 : 0), unit };
+}
+
+/** @param {number} m */
 export function distance(m) {
-  if (m < 1000) return `${Math.round(m)} m`;
-  return m < 1e5 ? `${(m / 1000).toFixed(1)} km` : `${Math.round(m / 1000).toLocaleString("en")} km`;
+  return together(length(m));
 }
 
-/** m/s as km/h. */
+/**
+ * @param {number} m above the sea
+ * @returns {Quantity}
+ */
+export function elevation(m) {
+  return settings.current.units === "imperial" ? { value: number(m / METRES_PER_FOOT), unit: t("unit.foot") } : { value: number(m), unit: t("unit.metre") };
+}
+
+/**
+ * @param {number} metresPerSecond
+ * @returns {Quantity}
+ */
+export function speedOf(metresPerSecond) {
+  const { units } = settings.current;
+  const [metres, unit] = units === "imperial" ? [METRES_PER_MILE, t("unit.miles_per_hour")]
+    : units === "nautical" ? [METRES_PER_NAUTICAL_MILE, t("unit.knot")] : [1000, t("unit.kilometres_per_hour")];
+  const value = (metresPerSecond * HOUR_S) / metres;
+  return { value: number(value, value < 10 ? 1 : 0), unit };
+}
+
+/** @param {number} metresPerSecond */
 export function speed(metresPerSecond) {
-  const kmh = metresPerSecond * 3.6;
-  return kmh < 10 ? kmh.toFixed(1) : String(Math.round(kmh));
+  return together(speedOf(metresPerSecond));
 }
 
-const POINTS = ["N", "NE", "E", "SE", "S", "SW", "W", "NW"];
+/** @param {Quantity} quantity */
+function together({ value, unit }) {
+  return `${value} ${unit}`;
+}
 
-/** Degrees as a point of the compass. */
+/** @param {number} share of one hundred */
+export function percent(share) {
+  return t("unit.percent", { value: number(share) });
+}
+
+/**
+ * Degrees as a point of the compass.
+ * @param {number} degrees
+ */
 export function compass(degrees) {
-  return POINTS[Math.round((((degrees % 360) + 360) % 360) / 45) % 8];
+  const points = t("compass.points").split(" ");
+  return points[Math.round((((degrees % 360) + 360) % 360) / 45) % 8] ?? "";
 }
 
-/** A rate per second with as many digits as say something. */
+/**
+ * A rate per second with as many digits as say something.
+ * @param {number} perSecond
+ */
 export function rate(perSecond) {
   if (!Number.isFinite(perSecond)) return "–";
-  if (perSecond >= 10000) return `${(perSecond / 1000).toFixed(1)}k`;
-  if (perSecond >= 100) return Math.round(perSecond).toLocaleString("en");
-  if (perSecond >= 10) return perSecond.toFixed(0);
-  return perSecond > 0 ? perSecond.toFixed(1) : "0";
+  if (perSecond >= 10000) return t("number.thousands", { value: number(perSecond / 1000, 1) });
+  return number(perSecond, perSecond > 0 && perSecond < 10 ? 1 : 0);
 }
 
-/** A count: "1,204", "38.2k". */
+/** @param {number} n a count: "1,204", "382k" */
 export function count(n) {
   if (!Number.isFinite(n)) return "–";
-  return n >= 100000 ? `${(n / 1000).toFixed(0)}k` : Math.round(n).toLocaleString("en");
+  return n >= 100000 ? t("number.thousands", { value: number(n / 1000) }) : number(n);
 }
 
-/** Milliseconds as "12 ms", "1.3 s". */
+/**
+ * @param {number} ms
+ * @returns {Quantity} "12 ms", "1.3 s"
+ */
+export function latencyOf(ms) {
+  return ms < 1000 ? { value: number(ms), unit: t("unit.millisecond") } : { value: number(ms / 1000, 1), unit: t("unit.second") };
+}
+
+/** @param {number} ms */
 export function latency(ms) {
-  if (!Number.isFinite(ms)) return "–";
-  return ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
+  return Number.isFinite(ms) ? together(latencyOf(ms)) : "–";
 }
 
+/**
+ * @param {number} lat
+ * @param {number} lon
+ */
 export function coordinates(lat, lon) {
   return `${lat.toFixed(5)}, ${lon.toFixed(5)}`;
 }
 
-const DAY = { day: "numeric", month: "short" };
-const CLOCK = { weekday: "short", ...DAY, hour: "2-digit", minute: "2-digit", second: "2-digit" };
-const YEAR = { year: "numeric" };
-const days = [DAY, { ...DAY, ...YEAR }].map((parts) => new Intl.DateTimeFormat(undefined, parts));
-const clocks = [CLOCK, { ...CLOCK, ...YEAR }].map((parts) => new Intl.DateTimeFormat(undefined, parts));
+/** @type {Record<string, Intl.DateTimeFormatOptions>} */
+const FORMS = {
+  day: { day: "numeric", month: "short" },
+  dayOfYear: { day: "numeric", month: "short", year: "numeric" },
+  longDay: { weekday: "long", day: "numeric", month: "long", year: "numeric" },
+  headDay: { weekday: "short", day: "numeric", month: "long", year: "numeric" },
+  shortDay: { weekday: "short", day: "numeric", month: "short" },
+  month: { month: "long", year: "numeric" },
+  shortMonth: { month: "short" },
+  year: { year: "numeric" },
+  clock: { hour: "numeric", minute: "2-digit" },
+  hour: { hour: "numeric" },
+  clockOfDay: { weekday: "short", day: "numeric", month: "short", hour: "numeric", minute: "2-digit", second: "2-digit" },
+  clockOfYear: { weekday: "short", day: "numeric", month: "short", year: "numeric", hour: "numeric", minute: "2-digit", second: "2-digit" },
+  weekday: { weekday: "short" },
+  weekdayLetter: { weekday: "narrow" },
+};
+/** @type {Map<string, Intl.DateTimeFormat>} */
+const dates = new Map();
 
-/** With the year where it is not this one. */
-function written([inThisYear, inOthers], ms) {
-  const date = new Date(ms);
-  return (date.getFullYear() === new Date().getFullYear() ? inThisYear : inOthers).format(date);
+/**
+ * A time in one of the FORMS.
+ * @param {number} ms
+ * @param {keyof typeof FORMS} form
+ * @param {string} [zone] of the place, where it is known
+ */
+export function date(ms, form, zone) {
+  return formatOf(form, zone).format(ms);
 }
 
-/** A day in the viewer's own time zone. */
-export function day(ms) {
-  return written(days, ms);
+/**
+ * Two days in one phrase: "25 Aug – 31 Dec 2011".
+ * @param {number} fromMs
+ * @param {number} toMs
+ * @param {string} [zone]
+ */
+export function dayRange(fromMs, toMs, zone) {
+  return formatOf("dayOfYear", zone).formatRange(fromMs, toMs);
 }
 
-/** A moment in the viewer's own time zone. */
-export function moment(ms) {
-  return written(clocks, ms);
+/**
+ * @param {keyof typeof FORMS} form
+ * @param {string} [zone]
+ */
+function formatOf(form, zone) {
+  const own = zoneOf(zone);
+  const key = `${form} ${own} ${settings.current.clock}`;
+  let format = dates.get(key);
+  if (!format) {
+    const options = { ...FORMS[form], timeZone: own };
+    const { clock } = settings.current;
+    if (options.hour && clock === "12") options.hour12 = true;
+    if (options.hour && clock === "24") options.hourCycle = "h23";
+    dates.set(key, format = new Intl.DateTimeFormat(locale, options));
+  }
+  return format;
+}
+
+/**
+ * The time zone in which times are shown, as the viewer has chosen.
+ * @param {string} [place] the zone of the place, where it is known
+ */
+export function zoneOf(place) {
+  const { zone } = settings.current;
+  if (zone === "viewer") return new Intl.DateTimeFormat().resolvedOptions().timeZone;
+  return zone === "place" ? place ?? new Intl.DateTimeFormat().resolvedOptions().timeZone : zone;
+}
+
+/**
+ * A day, with the year where it is not this one.
+ * @param {number} ms
+ * @param {string} [zone]
+ */
+export function day(ms, zone) {
+  return date(ms, isThisYear(ms) ? "day" : "dayOfYear", zone);
+}
+
+/**
+ * A moment to the second, with the year where it is not this one.
+ * @param {number} ms
+ * @param {string} [zone]
+ */
+export function moment(ms, zone) {
+  return date(ms, isThisYear(ms) ? "clockOfDay" : "clockOfYear", zone);
+}
+
+/**
+ * "14:05" or "2:05 PM".
+ * @param {number} ms
+ * @param {string} [zone]
+ */
+export function clock(ms, zone) {
+  return date(ms, "clock", zone);
+}
+
+/** @param {number} ms */
+function isThisYear(ms) {
+  return new Date(ms).getFullYear() === new Date().getFullYear();
 }

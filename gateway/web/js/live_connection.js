@@ -1,6 +1,8 @@
 // The live stream: WebSocket, or server-sent events where something between refuses WebSockets.
 // After a loss it comes back: 1 s, doubling to 30 s, with jitter so that viewers do not return as one.
 
+/** @typedef {"connecting" | "live" | "lost"} ConnectionState */
+
 const FIRST_WAIT_MS = 1000;
 const LONGEST_WAIT_MS = 30000;
 const PING_MS = 20000;
@@ -9,11 +11,18 @@ const SILENCE_MS = 45000;
 export class LiveConnection extends EventTarget {
   constructor(random = Math.random) {
     super();
+    /** @type {ConnectionState} */
     this.state = "connecting";
+    /** @type {number | null} when the next attempt is made, ms */
+    this.retryAt = null;
+    /** @type {number | undefined} */
+    this.timer = undefined;
     this.random = random;
     this.losses = 0;
     this.socketRefusals = 0;
     this.stopped = false;
+    /** Close what is open. */
+    this.close = () => {};
     addEventListener("online", () => this.retryNow());
   }
 
@@ -26,14 +35,14 @@ export class LiveConnection extends EventTarget {
   stop() {
     this.stopped = true;
     clearTimeout(this.timer);
-    this.close?.();
+    this.close();
   }
 
   /** Do not wait for the rest of the pause. */
   retryNow() {
     if (this.state === "live" || this.stopped) return;
     clearTimeout(this.timer);
-    this.close?.();
+    this.close();
     this.connect();
   }
 
@@ -43,6 +52,10 @@ export class LiveConnection extends EventTarget {
     else this.connectSocket();
   }
 
+  /**
+   * @param {ConnectionState} state
+   * @param {number | null} [retryAt]
+   */
   setState(state, retryAt = null) {
     this.retryAt = retryAt;
     this.state = state;
@@ -70,6 +83,7 @@ export class LiveConnection extends EventTarget {
     const socket = new WebSocket(url);
     let wasOpen = false;
     let ended = false;
+    /** @type {number | undefined} */
     let watchdog;
     const ping = setInterval(() => { if (wasOpen) socket.send('{"type":"ping"}'); }, PING_MS);
     // A connection can die without a word, as when a laptop wakes up elsewhere.
@@ -106,6 +120,7 @@ export class LiveConnection extends EventTarget {
 
   async connectEvents() {
     const control = new AbortController();
+    /** @type {number | undefined} */
     let watchdog;
     let ended = false;
     this.close = () => { ended = true; control.abort(); };
@@ -135,6 +150,10 @@ export class LiveConnection extends EventTarget {
     }
   }
 
+  /**
+   * @param {string} text
+   * @param {string | null} [kind]
+   */
   receive(text, kind = null) {
     let data;
     try { data = JSON.parse(text); } catch { return; }
@@ -144,7 +163,12 @@ export class LiveConnection extends EventTarget {
   }
 }
 
-/** What a message is: pairs of "fix" or "address" with the Fix or Address itself. */
+/**
+ * What a message is: pairs of "fix" or "address" with the Fix or Address itself.
+ * @param {any} data
+ * @param {string | null} [kind]
+ * @returns {Generator<["fix" | "address", any]>}
+ */
 export function* classify(data, kind = null) {
   if (Array.isArray(data)) {
     for (const one of data) yield* classify(one, kind);
@@ -167,17 +191,20 @@ export function* classify(data, kind = null) {
 
 /** Cuts a text stream into server-sent events (WHATWG HTML, section 9.2.6). */
 export class EventParser {
+  /** @param {(kind: string, data: string) => void} deliver */
   constructor(deliver) {
     this.deliver = deliver;
     this.rest = "";
     this.kind = "message";
+    /** @type {string[]} */
     this.lines = [];
   }
 
+  /** @param {string} text */
   feed(text) {
     this.rest += text;
     const lines = this.rest.split(/\r\n|\n|\r(?!$)/);
-    this.rest = lines.pop();
+    this.rest = lines.pop() ?? "";
     for (const line of lines) {
       if (line === "") {
         if (this.lines.length) this.deliver(this.kind, this.lines.join("\n"));

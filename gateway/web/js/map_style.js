@@ -1,3 +1,4 @@
+// @ts-nocheck: not typed yet; map_view.js says what it returns.
 // The base map: our own vector tiles of the world in a light and a dark dress, and over them the
 // streets of the extracts that the platform has.
 
@@ -93,6 +94,7 @@ export function mapStyle(theme, attribution, archives = []) {
       towns: { type: "vector", tiles: ["world://towns/{z}/{x}/{y}"], maxzoom: 9 },
       grid: { type: "geojson", data: empty() },
       track: { type: "geojson", data: empty(), lineMetrics: true },
+      gaps: { type: "geojson", data: empty() },
       accuracy: { type: "geojson", data: empty() },
       places: { type: "geojson", data: empty() },
       ...Object.assign({}, ...archives.map(sourcesOf)),
@@ -117,6 +119,8 @@ export function mapStyle(theme, attribution, archives = []) {
       { id: "places", type: "circle", source: "places", paint: {
         "circle-radius": ["interpolate", ["linear"], ["zoom"], 7, 0, 11, ["get", "radius"]], "circle-color": c.place, "circle-opacity": 0.22,
         "circle-stroke-color": c.place, "circle-stroke-width": ["interpolate", ["linear"], ["zoom"], 8, 0, 11, 2] } },
+      { id: "gaps", type: "line", source: "gaps", paint: {
+        "line-color": c.track, "line-width": 2, "line-opacity": 0.7, "line-dasharray": [1.5, 2.5] } },
       { id: "track-casing", type: "line", source: "track", layout: { "line-cap": "round", "line-join": "round" },
         paint: { "line-color": c.trackCasing, "line-width": 7, "line-opacity": 0.75 } },
       { id: "track", type: "line", source: "track", layout: { "line-cap": "round", "line-join": "round" }, paint: {

@@ -4,23 +4,51 @@ import { loadArchives } from "./map/extracts.js";
 import * as style from "./map_style.js";
 import { mercator, PointsLayer } from "./points_layer.js";
 
+/** @import { DeviceRecord, DeviceStore } from "./device_store.js" */
+/** @import { Position } from "./tracks.js" */
+/** @import { GeocodedPlace } from "./types/api.js" */
+/** @import { Map as LibraryMap, CameraOptions, Point } from "maplibre-gl" */
+/**
+ * @typedef {object} Details what surrounds the selected device
+ * @property {Position[][]} track
+ * @property {Position[][]} gaps in the track, where nothing is known
+ * @property {{lat: number, lon: number, radius: number} | null} accuracy
+ * @property {{lat: number, lon: number, title: string, dwell_s?: number}[]} places
+ */
+
+/** @type {{center: [number, number], zoom: number}} */
 const WORLD = { center: [12, 28], zoom: 1.35 };
 const ARCHIVES_AGAIN_MS = 5_000; // a geocoder that starts has no answer yet
 const ARCHIVES_AGAIN_MAX_MS = 120_000;
 
 export class MapView extends EventTarget {
-  /** Events: `pick` (a device or null), `hover` (record, point), `moved` (view). */
+  /** Events: `pick` (a device or null), `hover` (record, point), `moved` (view), `dragged`, `dressed`. */
+  /**
+   * @param {HTMLElement} container
+   * @param {DeviceStore} store
+   * @param {{theme: string, view: {zoom: number, lat: number, lon: number} | null}} options
+   */
   constructor(container, store, { theme, view }) {
     super();
     this.store = store;
     this.theme = theme;
-    this.details = { track: null, accuracy: null, places: [] };
-    this.archives = []; // of extracts
+    /** @type {Details} */
+    this.details = { track: [], gaps: [], accuracy: null, places: [] };
+    /** @type {LibraryMap} there once `open` has made it */
+    this.map = /** @type {any} */ (undefined);
+    this.gridDrawn = false;
+    this.attribution = "";
+    /** @type {import("./map/extracts.js").Archive[]} of extracts */
+    this.archives = [];
     this.points = new PointsLayer(store, { reducedMotion: matchMedia("(prefers-reduced-motion: reduce)").matches });
     this.points.setTheme(theme);
     this.ready = this.open(container, view);
   }
 
+  /**
+   * @param {HTMLElement} container
+   * @param {{zoom: number, lat: number, lon: number} | null} view
+   */
   async open(container, view) {
     const { maplibregl } = globalThis;
     const [index] = await Promise.all([style.installWorld(maplibregl), this.findArchives()]);
@@ -48,7 +76,7 @@ export class MapView extends EventTarget {
     map.on("mousemove", (event) => this.hover(event.point));
     map.on("mouseout", () => this.hover(null));
     map.on("dragstart", () => this.dispatchEvent(new Event("dragged")));
-    await new Promise((resolve) => { map.once("load", resolve); });
+    await new Promise((resolve) => { map.once("load", () => resolve(null)); });
     // The layer repaints for motion only; colours that change by age alone need one frame a while.
     setInterval(() => { if (!document.hidden) map.triggerRepaint(); }, 5000);
   }
@@ -63,8 +91,10 @@ export class MapView extends EventTarget {
     if (!map.getLayer(this.points.id)) map.addLayer(this.points);
     this.drawDetails();
     this.drawGrid();
+    this.dispatchEvent(new Event("dressed"));
   }
 
+  /** @param {string} theme */
   setTheme(theme) {
     if (theme === this.theme) return;
     this.theme = theme;
@@ -73,7 +103,8 @@ export class MapView extends EventTarget {
   }
 
   style() {
-    return style.mapStyle(this.theme, this.attribution, this.archives);
+    const made = /** @type {unknown} */ (style.mapStyle(this.theme, this.attribution, this.archives));
+    return /** @type {import("maplibre-gl").StyleSpecification} */ (made);
   }
 
   /** Ask which extracts there are; where there is no answer, again later. */
@@ -92,6 +123,7 @@ export class MapView extends EventTarget {
     return { zoom: this.map.getZoom(), lat: centre.lat, lon: centre.lng };
   }
 
+  /** @param {Point | null} point */
   hover(point) {
     const record = point ? this.points.pick(point) : null;
     this.points.hover(record);
@@ -99,8 +131,13 @@ export class MapView extends EventTarget {
     this.dispatchEvent(new CustomEvent("hover", { detail: { record, point } }));
   }
 
+  /** @param {string} name */
+  source(name) {
+    return /** @type {import("maplibre-gl").GeoJSONSource | undefined} */ (this.map?.getSource(name));
+  }
+
   drawGrid() {
-    const source = this.map.getSource("grid");
+    const source = this.source("grid");
     if (!source) return;
     const zoom = this.map.getZoom();
     if (zoom < 9 && !this.gridDrawn) return;
@@ -108,26 +145,39 @@ export class MapView extends EventTarget {
     const b = this.map.getBounds();
     const dx = b.getEast() - b.getWest();
     const dy = b.getNorth() - b.getSouth();
-    source.setData(style.graticule([b.getWest() - dx, b.getSouth() - dy, b.getEast() + dx, b.getNorth() + dy], zoom));
+    source.setData(/** @type {GeoJSON.FeatureCollection} */ (style.graticule([b.getWest() - dx, b.getSouth() - dy, b.getEast() + dx, b.getNorth() + dy], zoom)));
   }
 
-  /** What surrounds the selected device; members that are not given stay. */
+  /**
+   * Which devices are drawn; null for all.
+   * @param {((record: DeviceRecord) => boolean) | null} filter
+   */
+  showDevices(filter) {
+    this.points.setFilter(filter);
+  }
+
+  /**
+   * What surrounds the selected device; members that are not given stay.
+   * @param {Partial<Details>} details
+   */
   setDetails(details) {
     Object.assign(this.details, details);
     this.drawDetails();
   }
 
   drawDetails() {
-    const { map } = this;
-    if (!map?.getSource("track")) return;
-    const { track, accuracy, places } = this.details;
+    if (!this.source("track")) return;
+    const { track, gaps, accuracy, places } = this.details;
+    /** @type {(features: GeoJSON.Feature[]) => GeoJSON.FeatureCollection} */
     const collection = (features) => ({ type: "FeatureCollection", features });
-    map.getSource("track").setData(collection(track && track.length > 1
-      ? [{ type: "Feature", properties: {}, geometry: { type: "LineString", coordinates: track } }] : []));
-    map.getSource("accuracy").setData(collection(accuracy && accuracy.radius > 0
-      ? [style.groundCircle(accuracy.lat, accuracy.lon, accuracy.radius)] : []));
+    /** @type {(coordinates: Position[]) => GeoJSON.Feature} */
+    const line = (coordinates) => ({ type: "Feature", properties: {}, geometry: { type: "LineString", coordinates } });
+    this.source("track")?.setData(collection(track.map(line)));
+    this.source("gaps")?.setData(collection(gaps.map(line)));
+    this.source("accuracy")?.setData(collection(accuracy && accuracy.radius > 0
+      ? [/** @type {GeoJSON.Feature} */ (style.groundCircle(accuracy.lat, accuracy.lon, accuracy.radius))] : []));
     const longest = Math.max(1, ...places.map((place) => place.dwell_s ?? 0));
-    map.getSource("places").setData(collection(places.map((place) => ({
+    this.source("places")?.setData(collection(places.map((place) => ({
       type: "Feature",
       properties: { title: place.title, radius: 9 + 21 * Math.sqrt((place.dwell_s ?? 0) / longest) },
       geometry: { type: "Point", coordinates: [place.lon, place.lat] },
@@ -139,13 +189,13 @@ export class MapView extends EventTarget {
     const box = this.map.getContainer().getBoundingClientRect();
     const wide = box.width > 720;
     const edges = { top: 40, bottom: wide ? 110 : 40, left: 40, right: 70 };
-    for (const element of document.querySelectorAll(".panel, device-panel, pipeline-strip")) {
+    for (const element of document.querySelectorAll(".panel, device-panel, pipeline-strip, day-player")) {
       const own = element.getBoundingClientRect();
       if (!own.width || !own.height || getComputedStyle(element).visibility === "hidden") continue;
       if (!wide) {
         if (own.top > 60) edges.bottom = Math.max(edges.bottom, box.bottom - own.top + 24);
         else edges.top = Math.max(edges.top, own.bottom + 24);
-      } else if (element.localName === "pipeline-strip") {
+      } else if (element.localName === "pipeline-strip" || element.localName === "day-player") {
         edges.bottom = Math.max(edges.bottom, box.bottom - own.top + 24);
       } else if (own.left < box.width / 2) edges.left = Math.max(edges.left, own.right + 32);
       else edges.right = Math.max(edges.right, box.right - own.left + 32);
@@ -155,65 +205,94 @@ export class MapView extends EventTarget {
   }
 
   /** From the middle of the map to the middle of what the panels leave, in pixels. An offset and
-   * not a padding, because a map keeps the padding of a camera for all that follow. */
+   * not a padding, because a map keeps the padding of a camera for all that follow.
+   * @returns {[number, number]} */
   freeCentre() {
     const edges = this.padding();
     return [(edges.left - edges.right) / 2, (edges.top - edges.bottom) / 2];
   }
 
+  /** @param {CameraOptions & {offset?: [number, number]}} camera */
   fly(camera) {
     const still = this.points.reducedMotion;
     this.map.easeTo({ ...camera, duration: still ? 0 : 700, essential: false });
   }
 
-  /** Bring every given device into view. */
+  /**
+   * Bring every given place into view.
+   * @param {{lat: number, lon: number}[]} records
+   * @param {boolean} [animate]
+   */
   fit(records, animate = true) {
     const bounds = shortestBounds(records);
     if (!bounds) return;
     this.map.fitBounds(bounds, { padding: this.padding(), maxZoom: 14, duration: animate && !this.points.reducedMotion ? 700 : 0 });
   }
 
-  /** Bring a place of a search into view: its box, or the point where it has none. */
+  /** @param {{lat: number, lon: number}} place */
+  goTo(place) {
+    this.fly({ center: [place.lon, place.lat], zoom: Math.max(this.map.getZoom(), 14), offset: this.freeCentre() });
+  }
+
+  /**
+   * Bring a place of a search into view: its box, or the point where it has none.
+   * @param {GeocodedPlace} place
+   */
   show(place) {
-    const [south, north, west, east] = (place.boundingbox ?? []).map(Number);
+    const [south = NaN, north = NaN, west = NaN, east = NaN] = (place.boundingbox ?? []).map(Number);
     if ([south, north, west, east].every(Number.isFinite) && west <= east) {
       this.map.fitBounds([[west, south], [east, north]], { padding: this.padding(), maxZoom: 16, duration: this.points.reducedMotion ? 0 : 700 });
     } else this.fly({ center: [Number(place.lon), Number(place.lat)], zoom: 13, offset: this.freeCentre() });
   }
 
+  /**
+   * @param {DeviceRecord} record
+   * @param {number} [zoom]
+   */
   focus(record, zoom = Math.max(this.map.getZoom(), 12)) {
     this.fly({ center: [record.lon, record.lat], zoom, offset: this.freeCentre() });
   }
 
-  /** Keep a device in the middle of the free room, without changing the zoom. */
+  /**
+   * Keep a place in the middle of the free room, without changing the zoom.
+   * @param {{lat: number, lon: number}} record
+   */
   follow(record) {
     if (this.map.isZooming()) return;
     this.map.easeTo({ center: [record.lon, record.lat], offset: this.freeCentre(), duration: this.points.reducedMotion ? 0 : 900, easing: (t) => t });
   }
 
-  /** Where a device is drawn, in pixels of the page; null when it is not known. */
+  /**
+   * Where a device is drawn, in pixels of the page; null when it is not known.
+   * @param {string} device
+   */
   positionOf(device) {
     const record = this.store.get(device);
     if (!record || record.slot >= this.points.count) return null;
-    const [x, y] = this.points.current(record.slot);
+    const [x = 0, y = 0] = this.points.current(record.slot);
     const lat = (Math.atan(Math.sinh(Math.PI * (1 - 2 * y))) * 180) / Math.PI;
     const { x: left, y: top } = this.map.project([(x - 0.5) * 360, lat]);
     return { x: left, y: top };
   }
 }
 
-/** The smallest box around the devices, which may cross the antimeridian. */
+/**
+ * The smallest box around places, which may cross the antimeridian.
+ * @param {{lat: number, lon: number}[]} records
+ * @returns {[[number, number], [number, number]] | null}
+ */
 export function shortestBounds(records) {
   if (!records.length) return null;
   const lons = records.map((record) => record.lon).sort((a, b) => a - b);
-  let west = lons[0];
-  let east = lons.at(-1);
+  let west = lons[0] ?? 0;
+  let east = lons.at(-1) ?? 0;
   let widestGap = 360 - (east - west);
   for (let i = 1; i < lons.length; i += 1) {
-    if (lons[i] - lons[i - 1] > widestGap) {
-      widestGap = lons[i] - lons[i - 1];
-      west = lons[i];
-      east = lons[i - 1] + 360;
+    const [before, after] = [lons[i - 1] ?? 0, lons[i] ?? 0];
+    if (after - before > widestGap) {
+      widestGap = after - before;
+      west = after;
+      east = before + 360;
     }
   }
   let south = 90;

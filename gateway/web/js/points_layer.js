@@ -3,6 +3,9 @@
 
 import { LIVE_S, RECENT_S } from "./format.js";
 
+/** @import { DeviceRecord, DeviceStore } from "./device_store.js" */
+/** @import { CustomRenderMethodInput, Map as LibraryMap, Point } from "maplibre-gl" */
+
 const FLOATS = 8; // from x, y; to x, y; start of the glide; time of the fix; course; state
 const GLIDE_S = 0.9;
 const PULSE_S = 1.6;
@@ -70,11 +73,32 @@ void main() {
   if (colour.a < 0.01) discard;
 }`;
 
+/** @typedef {[number, number]} Mercator x eastwards, y southwards; the world is 0..1 */
+/**
+ * @typedef {object} Graphics what was made on the graphics card
+ * @property {WebGLProgram} program
+ * @property {WebGLBuffer} buffer
+ * @property {WebGLVertexArrayObject} array
+ * @property {Record<string, WebGLUniformLocation | null>} uniforms
+ */
+
 export class PointsLayer {
+  /**
+   * @param {DeviceStore} store
+   * @param {{reducedMotion?: boolean}} [options]
+   */
   constructor(store, { reducedMotion = false } = {}) {
     this.id = "devices";
-    this.type = "custom";
-    this.renderingMode = "2d";
+    this.type = /** @type {const} */ ("custom");
+    this.renderingMode = /** @type {const} */ ("2d");
+    /** @type {LibraryMap | null} */
+    this.map = null;
+    /** @type {Graphics | null} */
+    this.graphics = null;
+    this.data = new Float32Array(0);
+    this.exact = new Float64Array(0);
+    this.resized = false;
+    this.changed = false;
     this.store = store;
     this.reducedMotion = reducedMotion;
     this.count = 0;
@@ -82,16 +106,27 @@ export class PointsLayer {
     this.reserve(1024);
     this.epoch = performance.now();
     this.wallEpoch = Date.now();
+    /** @type {Mercator} */
     this.origin = [0.5, 0.5];
+    /** @type {((record: DeviceRecord) => boolean) | null} */
     this.filter = null;
+    /** @type {DeviceRecord | null} */
     this.selected = null;
+    /** @type {DeviceRecord | null} */
     this.hovered = null;
+    /** @type {number[][]} */
+    this.colours = [];
+    /** @type {number[]} */
+    this.rim = [];
+    /** @type {number[]} */
+    this.accent = [];
     this.busyUntil = 0;
     this.updatedAt = -Infinity;
     this.frames = 0;
     this.setTheme("light");
   }
 
+  /** @param {number} capacity of devices */
   reserve(capacity) {
     const data = new Float32Array(capacity * FLOATS);
     // Positions in double precision: a Float32 of a whole world is metres wide.
@@ -106,6 +141,7 @@ export class PointsLayer {
     this.resized = true;
   }
 
+  /** @param {string} theme */
   setTheme(theme) {
     const dark = theme === "dark";
     this.colours = dark
@@ -116,40 +152,54 @@ export class PointsLayer {
     this.map?.triggerRepaint();
   }
 
-  onAdd(map, gl) {
+  /**
+   * @param {LibraryMap} map
+   * @param {WebGLRenderingContext | WebGL2RenderingContext} context
+   */
+  onAdd(map, context) {
+    const gl = /** @type {WebGL2RenderingContext} */ (context);
     this.map = map;
     const program = gl.createProgram();
-    for (const [type, source] of [[gl.VERTEX_SHADER, VERTEX], [gl.FRAGMENT_SHADER, FRAGMENT]]) {
+    for (const [type, source] of /** @type {const} */ ([[gl.VERTEX_SHADER, VERTEX], [gl.FRAGMENT_SHADER, FRAGMENT]])) {
       const shader = gl.createShader(type);
+      if (!shader) throw new Error("the graphics context is lost");
       gl.shaderSource(shader, source);
       gl.compileShader(shader);
-      if (!gl.getShaderParameter(shader, gl.COMPILE_STATUS)) throw new Error(gl.getShaderInfoLog(shader));
+      if (!gl.getShaderParameter(shader, gl.COMPILE_STATUS)) throw new Error(gl.getShaderInfoLog(shader) ?? "");
       gl.attachShader(program, shader);
     }
     ["a_from", "a_to", "a_rest"].forEach((name, index) => gl.bindAttribLocation(program, index, name));
     gl.linkProgram(program);
-    if (!gl.getProgramParameter(program, gl.LINK_STATUS)) throw new Error(gl.getProgramInfoLog(program));
-    this.program = program;
-    this.uniforms = {};
+    if (!gl.getProgramParameter(program, gl.LINK_STATUS)) throw new Error(gl.getProgramInfoLog(program) ?? "");
+    /** @type {Record<string, WebGLUniformLocation | null>} */
+    const uniforms = {};
     for (const name of ["u_matrix", "u_shift", "u_now", "u_glide", "u_scale", "u_pulse", "u_noses", "u_ages", "u_colours", "u_rim", "u_selected"]) {
-      this.uniforms[name] = gl.getUniformLocation(program, name);
+      uniforms[name] = gl.getUniformLocation(program, name);
     }
-    this.buffer = gl.createBuffer();
-    this.array = gl.createVertexArray();
-    gl.bindVertexArray(this.array);
-    gl.bindBuffer(gl.ARRAY_BUFFER, this.buffer);
-    [[0, 2, 0], [1, 2, 8], [2, 4, 16]].forEach(([index, size, offset]) => {
+    const buffer = gl.createBuffer();
+    const array = gl.createVertexArray();
+    gl.bindVertexArray(array);
+    gl.bindBuffer(gl.ARRAY_BUFFER, buffer);
+    for (const [index, size, offset] of /** @type {const} */ ([[0, 2, 0], [1, 2, 8], [2, 4, 16]])) {
       gl.enableVertexAttribArray(index);
       gl.vertexAttribPointer(index, size, gl.FLOAT, false, FLOATS * 4, offset);
-    });
+    }
     gl.bindVertexArray(null);
+    this.graphics = { program, buffer, array, uniforms };
     this.resized = true;
   }
 
-  onRemove(map, gl) {
-    gl.deleteBuffer(this.buffer);
-    gl.deleteVertexArray(this.array);
-    gl.deleteProgram(this.program);
+  /**
+   * @param {LibraryMap} _map
+   * @param {WebGLRenderingContext | WebGL2RenderingContext} context
+   */
+  onRemove(_map, context) {
+    if (!this.graphics) return;
+    const gl = /** @type {WebGL2RenderingContext} */ (context);
+    gl.deleteBuffer(this.graphics.buffer);
+    gl.deleteVertexArray(this.graphics.array);
+    gl.deleteProgram(this.graphics.program);
+    this.graphics = null;
   }
 
   /** Whether a device is on its way, or about to be. */
@@ -168,6 +218,7 @@ export class PointsLayer {
     const now = this.now();
     for (const slot of dirty) {
       const record = records[slot];
+      if (!record) continue;
       const [x, y] = mercator(record.lat, record.lon);
       const at = slot * 4;
       const { exact } = this;
@@ -192,17 +243,20 @@ export class PointsLayer {
     return dirty.size;
   }
 
+  /** @param {number} slot */
   write(slot) {
     const record = this.store.records[slot];
+    if (!record) return;
     const { data, exact, origin } = this;
     const at = slot * FLOATS;
-    for (let i = 0; i < 4; i += 1) data[at + i] = exact[slot * 4 + i] - origin[i & 1];
-    data[at + 5] = (record.time - this.wallEpoch) / 1000;
-    const moving = Number.isFinite(record.course) && (record.speed === null || record.speed > 0.5);
-    data[at + 6] = moving ? (record.course * Math.PI) / 180 : -1;
+    for (let i = 0; i < 4; i += 1) data[at + i] = (exact[slot * 4 + i] ?? 0) - (origin[i & 1] ?? 0);
+    data[at + 5] = (record.heard - this.wallEpoch) / 1000;
+    const moving = record.course !== null && (record.speed === null || record.speed > 0.5);
+    data[at + 6] = moving && record.course !== null ? (record.course * Math.PI) / 180 : -1;
     data[at + 7] = this.stateOf(record);
   }
 
+  /** @param {DeviceRecord} record */
   stateOf(record) {
     if (record === this.selected) return 2;
     if (this.filter && !this.filter(record)) return -1;
@@ -211,73 +265,95 @@ export class PointsLayer {
 
   restate() {
     for (let slot = 0; slot < this.count; slot += 1) {
-      this.data[slot * FLOATS + 7] = this.stateOf(this.store.records[slot]);
+      const record = this.store.records[slot];
+      if (record) this.data[slot * FLOATS + 7] = this.stateOf(record);
     }
     this.changed = true;
     this.map?.triggerRepaint();
   }
 
+  /** @param {((record: DeviceRecord) => boolean) | null} filter */
   setFilter(filter) { this.filter = filter; this.restate(); }
 
+  /** @param {DeviceRecord | null} record */
   select(record) { this.selected = record; this.restate(); }
 
+  /** @param {DeviceRecord | null} record */
   hover(record) {
     if (record === this.hovered) return;
     this.hovered = record;
     this.restate();
   }
 
-  /** Where a device is drawn right now, in Mercator units. */
+  /**
+   * Where a device is drawn right now.
+   * @param {number} slot
+   * @returns {Mercator}
+   */
   current(slot, now = this.now()) {
-    const at = slot * 4;
-    const { exact } = this;
-    const t = this.reducedMotion ? 1 : Math.min(1, Math.max(0, (now - this.data[slot * FLOATS + 4]) / GLIDE_S));
+    const [x = 0, y = 0, toX = 0, toY = 0] = this.exact.subarray(slot * 4, slot * 4 + 4);
+    const t = this.reducedMotion ? 1 : Math.min(1, Math.max(0, (now - (this.data[slot * FLOATS + 4] ?? 0)) / GLIDE_S));
     const eased = t * t * (3 - 2 * t);
-    return [exact[at] + (exact[at + 2] - exact[at]) * eased, exact[at + 1] + (exact[at + 3] - exact[at + 1]) * eased];
+    return [x + (toX - x) * eased, y + (toY - y) * eased];
   }
 
-  /** The device whose point is nearest to a pixel, within `reach` pixels. */
+  /**
+   * The device whose point is nearest to a pixel, within `reach` pixels.
+   * @param {Point} point
+   */
   pick(point, reach = 14) {
     const { map } = this;
+    if (!map) return null;
     const centre = map.unproject(point);
     const [px, py] = mercator(centre.lat, centre.lng);
     const scale = 512 * 2 ** map.getZoom();
+    /** @type {DeviceRecord | null} */
     let best = null;
     let bestDistance = (reach / scale) ** 2;
     const now = this.now();
     for (let slot = 0; slot < this.count; slot += 1) {
-      const state = this.data[slot * FLOATS + 7];
-      if (state < 0) continue;
+      if ((this.data[slot * FLOATS + 7] ?? 0) < 0) continue;
       const [x, y] = this.current(slot, now);
       const dx = x - px - Math.round(x - px);
       const d = dx * dx + (y - py) ** 2;
       if (d < bestDistance) {
         bestDistance = d;
-        best = this.store.records[slot];
+        best = this.store.records[slot] ?? null;
       }
     }
     return best;
   }
 
+  /**
+   * @param {Mercator} centre
+   * @param {number} zoom
+   */
   reanchor(centre, zoom) {
     const far = Math.hypot(centre[0] - this.origin[0], centre[1] - this.origin[1]) * 2 ** zoom;
     if (far < 64) return; // half a thousandth of a pixel of error at most
     this.origin = centre;
     for (let slot = 0; slot < this.count; slot += 1) {
-      for (let i = 0; i < 4; i += 1) this.data[slot * FLOATS + i] = this.exact[slot * 4 + i] - centre[i & 1];
+      for (let i = 0; i < 4; i += 1) this.data[slot * FLOATS + i] = (this.exact[slot * 4 + i] ?? 0) - (centre[i & 1] ?? 0);
     }
     this.changed = true;
   }
 
-  render(gl, args) {
-    if (!this.count) return;
+  /**
+   * @param {WebGLRenderingContext | WebGL2RenderingContext} context
+   * @param {CustomRenderMethodInput} args
+   */
+  render(context, args) {
+    const gl = /** @type {WebGL2RenderingContext} */ (context);
+    const { graphics, map } = this;
+    if (!this.count || !graphics || !map) return;
     this.frames += 1;
-    const { map, uniforms } = this;
+    const { uniforms } = graphics;
+    const at = (/** @type {string} */ name) => uniforms[name] ?? null;
     const centre = map.getCenter().wrap();
     this.reanchor(mercator(centre.lat, centre.lng), map.getZoom());
-    gl.useProgram(this.program);
-    gl.bindVertexArray(this.array);
-    gl.bindBuffer(gl.ARRAY_BUFFER, this.buffer);
+    gl.useProgram(graphics.program);
+    gl.bindVertexArray(graphics.array);
+    gl.bindBuffer(gl.ARRAY_BUFFER, graphics.buffer);
     if (this.resized) {
       gl.bufferData(gl.ARRAY_BUFFER, this.data, gl.DYNAMIC_DRAW);
       this.resized = false;
@@ -288,26 +364,26 @@ export class PointsLayer {
     // The origin is put into the matrix in double precision; the buffer holds the small rest.
     const m = Float64Array.from(args.defaultProjectionData.mainMatrix);
     const matrix = translated(m, this.origin[0], this.origin[1]);
-    gl.uniformMatrix4fv(uniforms.u_matrix, false, new Float32Array(matrix));
+    gl.uniformMatrix4fv(at("u_matrix"), false, new Float32Array(matrix));
     const pulse = !this.reducedMotion && this.count <= PULSE_LIMIT ? PULSE_S : 0;
     const scale = (this.count > 4000 && map.getZoom() < 7 ? 0.62 : this.count > 800 && map.getZoom() < 6 ? 0.8 : 1) * devicePixelRatio;
-    gl.uniform1f(uniforms.u_now, this.now());
-    gl.uniform1f(uniforms.u_glide, this.reducedMotion ? 0 : GLIDE_S);
-    gl.uniform1f(uniforms.u_pulse, pulse);
-    gl.uniform1f(uniforms.u_scale, scale);
-    gl.uniform1f(uniforms.u_noses, this.count <= NOSE_LIMIT || map.getZoom() >= 8 ? 1 : 0);
-    gl.uniform2f(uniforms.u_ages, LIVE_S, RECENT_S);
-    const solid = (c) => [...c.map((v) => v / 255), 1];
-    gl.uniform4fv(uniforms.u_colours, this.colours.flatMap(solid));
-    gl.uniform4fv(uniforms.u_rim, solid(this.rim));
-    gl.uniform4fv(uniforms.u_selected, solid(this.accent));
+    gl.uniform1f(at("u_now"), this.now());
+    gl.uniform1f(at("u_glide"), this.reducedMotion ? 0 : GLIDE_S);
+    gl.uniform1f(at("u_pulse"), pulse);
+    gl.uniform1f(at("u_scale"), scale);
+    gl.uniform1f(at("u_noses"), this.count <= NOSE_LIMIT || map.getZoom() >= 8 ? 1 : 0);
+    gl.uniform2f(at("u_ages"), LIVE_S, RECENT_S);
+    const solid = (/** @type {number[]} */ c) => [...c.map((v) => v / 255), 1];
+    gl.uniform4fv(at("u_colours"), this.colours.flatMap(solid));
+    gl.uniform4fv(at("u_rim"), solid(this.rim));
+    gl.uniform4fv(at("u_selected"), solid(this.accent));
     gl.enable(gl.BLEND);
     gl.blendFunc(gl.ONE, gl.ONE_MINUS_SRC_ALPHA);
     gl.disable(gl.DEPTH_TEST);
     const west = Math.floor(map.getBounds().getWest() / 360 + 0.5);
     const east = Math.floor(map.getBounds().getEast() / 360 + 0.5);
     for (let copy = west; copy <= east; copy += 1) {
-      gl.uniform1f(uniforms.u_shift, copy);
+      gl.uniform1f(at("u_shift"), copy);
       gl.drawArrays(gl.POINTS, 0, this.count);
       if (this.selected) gl.drawArrays(gl.POINTS, this.selected.slot, 1); // above all others
     }
@@ -316,14 +392,23 @@ export class PointsLayer {
   }
 }
 
-/** Mercator units: x eastwards, y southwards, the world is 0..1. */
+/**
+ * @param {number} lat
+ * @param {number} lon
+ * @returns {Mercator}
+ */
 export function mercator(lat, lon) {
   const sine = Math.sin((Math.max(-85.0511287798, Math.min(85.0511287798, lat)) * Math.PI) / 180);
   return [lon / 360 + 0.5, 0.5 - Math.log((1 + sine) / (1 - sine)) / (4 * Math.PI)];
 }
 
+/**
+ * @param {Float64Array} m a matrix of four columns
+ * @param {number} x
+ * @param {number} y
+ */
 function translated(m, x, y) {
   const out = Float64Array.from(m);
-  for (let row = 0; row < 4; row += 1) out[12 + row] = m[row] * x + m[4 + row] * y + m[12 + row];
+  for (let row = 0; row < 4; row += 1) out[12 + row] = (m[row] ?? 0) * x + (m[4 + row] ?? 0) * y + (m[12 + row] ?? 0);
   return out;
 }

@@ -1,5 +1,19 @@
-// The state of the page in the URL's fragment, so that a view can be kept and shared:
-// #5.20/47.1410/9.5209&device=demo/phone&track=6h
+// The state of the page in the URL's fragment, so that a view can be kept and shared. No server or
+// proxy is told a fragment: #5.20/47.1410/9.5209&view=diary&device=demo/phone&day=2026-05-31
+
+import { isDate } from "./calendar.js";
+
+/**
+ * @typedef {object} State
+ * @property {string} page the name of the view
+ * @property {{zoom: number, lat: number, lon: number} | null} view of the map
+ * @property {string | null} device
+ * @property {string | null} track how much of the device's way the live view shows
+ * @property {boolean} follow
+ * @property {string} query what the list of devices is searched for
+ * @property {string | null} day the first day of the diary
+ * @property {string | null} until its last day; null for one day alone
+ */
 
 /** The code of a one-time link, #sign-in=CODE, which is taken out of the URL at once; null without. */
 export function takeSignInCode() {
@@ -7,35 +21,58 @@ export function takeSignInCode() {
   if (!found) return null;
   const rest = location.hash.slice(found[0].length);
   history.replaceState(null, "", `${location.pathname}${location.search}${rest ? `#${rest}` : ""}`);
-  return found[1];
+  return found[1] ?? null;
 }
 
+/** @returns {State} */
 export function readState(fragment = location.hash) {
-  const state = { view: null, device: null, track: null, follow: false, query: "" };
+  /** @type {State} */
+  const state = { page: "live", view: null, device: null, track: null, follow: false, query: "", day: null, until: null };
   for (const [index, part] of fragment.replace(/^#/, "").split("&").entries()) {
     if (index === 0 && part.split("/").length === 3 && !part.includes("=")) {
-      const [zoom, lat, lon] = part.split("/").map(Number);
+      const [zoom = NaN, lat = NaN, lon = NaN] = part.split("/").map(Number);
       if ([zoom, lat, lon].every(Number.isFinite)) state.view = { zoom, lat, lon };
       continue;
     }
     const [key, value = ""] = part.split("=");
     let text;
     try { text = decodeURIComponent(value); } catch { continue; }
-    if (key === "device") state.device = text || null;
+    if (key === "view" && text) state.page = text;
+    else if (key === "device") state.device = text || null;
     else if (key === "track") state.track = text || null;
     else if (key === "follow") state.follow = text === "1";
     else if (key === "q") state.query = text;
+    else if (key === "day" && isDate(text)) state.day = text;
+    else if (key === "until" && isDate(text)) state.until = text;
   }
   return state;
 }
 
-export function writeState({ view, device, track, follow, query }) {
-  const text = (value) => encodeURIComponent(value).replaceAll("%2F", "/");
+/**
+ * @param {State} state
+ * @returns {string} the fragment, with its #
+ */
+export function fragmentOf({ page, view, device, track, follow, query, day, until }) {
+  const text = (/** @type {string} */ value) => encodeURIComponent(value).replaceAll("%2F", "/");
+  const live = page === "live";
   const parts = [];
   if (view) parts.push(`${view.zoom.toFixed(2)}/${view.lat.toFixed(4)}/${view.lon.toFixed(4)}`);
+  if (!live) parts.push(`view=${text(page)}`);
   if (device) parts.push(`device=${text(device)}`);
-  if (device && track) parts.push(`track=${text(track)}`);
-  if (device && follow) parts.push("follow=1");
-  if (query) parts.push(`q=${text(query)}`);
-  history.replaceState(null, "", `${location.pathname}${location.search}#${parts.join("&")}`);
+  if (live && device && track) parts.push(`track=${text(track)}`);
+  if (live && device && follow) parts.push("follow=1");
+  if (live && query) parts.push(`q=${text(query)}`);
+  if (!live && day) parts.push(`day=${day}`);
+  if (!live && day && until && until !== day) parts.push(`until=${until}`);
+  return `#${parts.join("&")}`;
+}
+
+/**
+ * @param {State} state
+ * @param {boolean} [push] whether the browser's "back" returns to the state before
+ */
+export function writeState(state, push = false) {
+  const url = `${location.pathname}${location.search}${fragmentOf(state)}`;
+  if (push) history.pushState(null, "", url);
+  else history.replaceState(null, "", url);
 }

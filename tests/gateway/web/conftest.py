@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -42,6 +43,11 @@ CONTENT_SECURITY_POLICY = (
 )
 
 
+def day_of(ms: int) -> str:
+    """Return the date (UTC) of a time."""
+    return datetime.fromtimestamp(ms / 1000, UTC).date().isoformat()
+
+
 class FakeGateway:
     """The part of the gateway's HTTP interface that the page uses, controlled by the test."""
 
@@ -53,6 +59,9 @@ class FakeGateway:
         self.places: list[dict[str, Any]] = []
         self.visits: list[dict[str, Any]] = []
         self.found: list[dict[str, Any]] = []  # by /search
+        self.items: list[dict[str, Any]] = []  # of a timeline
+        self.totals: list[dict[str, Any]] = []
+        self.asked: list[str] = []  # paths with queries, of the diary
         self.pipeline: dict[str, Any] = {"fixes_per_s": 0, "addresses_per_s": 0, "resolver_lag": 0}
         self.credentials: str | None = None
         self.session: dict[str, Any] = {
@@ -122,6 +131,7 @@ class FakeGateway:
         app.router.add_get("/v1/entrances", self._where)
         app.router.add_get("/search", self._search)
         TileRoutes(ServedTiles([self.tiles])).add_to(app)
+        app.router.add_post("/reverse/batch", self._reverse)
         app.router.add_get("/v1/ws", self._socket)
         app.router.add_get("/v1/stream", self._stream)
         return app
@@ -164,6 +174,9 @@ class FakeGateway:
             begin, end = int(request.query["from"]), int(request.query["to"])
             touching = [v for v in self.visits if v["departure"] >= begin and v["arrival"] <= end]
             return web.json_response(touching)
+        if resource in {"timeline", "days", "statistics"}:
+            self.asked.append(request.path_qs)
+            return web.json_response(self._diary(resource, request))
         if resource == "address":
             return web.json_response(self.rows[device].get("address"))
         features = [
@@ -175,6 +188,28 @@ class FakeGateway:
             for point in self.tracks.get(device, [])
         ]
         return web.json_response({"type": "FeatureCollection", "features": features})
+
+    def _diary(self, resource: str, request: web.Request) -> dict[str, Any]:
+        begin, end = int(request.query["from"]), int(request.query["to"])
+        if resource == "statistics":
+            return {"by": request.query["by"], "totals": self.totals}
+        items = [each for each in self.items if each["end"] >= begin and each["start"] <= end]
+        if resource == "timeline":
+            return {"items": items, "tolerance_m": 4.0}
+        days = sorted({day_of(each["start"]) for each in items})
+        return {"days": [{"date": day, "fixes": 100} for day in days]}
+
+    async def _reverse(self, request: web.Request) -> web.Response:
+        found = [
+            {
+                "display_name": f"Road {lat:.2f}, 9490 Vaduz, Liechtenstein",
+                "address": {"road": f"Road {lat:.2f}", "postcode": "9490", "town": "Vaduz"}
+                | {"country": "Liechtenstein"},
+                "timezone": "Asia/Tokyo",
+            }
+            for lat, _ in await request.json()
+        ]
+        return web.json_response(found)
 
     async def _search(self, request: web.Request) -> web.Response:
         assert request.query["format"] == "jsonv2"

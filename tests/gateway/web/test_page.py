@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+import time
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -229,11 +231,37 @@ async def test_the_guide_names_this_platform(visit: Visit, played: FakeGateway) 
     await expect(code).to_contain_text("--token-file '/srv/my data/demo.token'")
 
 
-async def test_from_a_week_on_an_age_is_a_date(visit: Visit, played: FakeGateway) -> None:
-    played.fix("demo/old", *VADUZ, time=1_223_812_800_000)
+async def test_an_age_is_told_in_words(visit: Visit, played: FakeGateway) -> None:
+    now = int(time.time() * 1000)
+    for name, seconds, words in (
+        ("a", 6602 * 86_400, "18 years ago"),
+        ("b", 70 * 86_400, "2 months ago"),
+        ("c", 3 * 86_400 + 60, "3 days ago"),
+        ("d", 130, "2 minutes ago"),
+    ):
+        at = now - seconds * 1000
+        played.fix(f"demo/{name}-{words}", *VADUZ, time=at, received=at)
     await visit.open(played.url)
-    row = visit.page.locator("[role=listitem]", has_text="old")
-    await expect(row.locator(".age")).to_contain_text("2008")
+    for name in ("18 years ago", "2 months ago", "3 days ago", "2 minutes ago"):
+        row = visit.page.locator("[role=listitem]", has_text=f"-{name}")
+        await expect(row.locator(".age")).to_have_text(name)
+
+
+async def test_a_replayed_fix_is_live_and_says_that_it_is_old(
+    visit: Visit, played: FakeGateway
+) -> None:
+    played.fix("demo/replayed", *VADUZ, time=1_223_812_800_000)
+    await visit.open(played.url)
+    row = visit.page.locator("[role=listitem]", has_text="replayed")
+    await expect(row.locator(".age")).to_contain_text(re.compile("just now|seconds ago"))
+    await expect(row.locator(".of")).to_have_text("from Oct 12, 2008")
+    await expect(row.locator(".mark")).to_have_class("mark live")
+    await row.get_by_role("button").click()
+    await expect(visit.page.locator("device-panel p.age")).to_contain_text(
+        re.compile(
+            r"Received .*\. The position is older: Sun, Oct 12, 2008, 12:00:00 PM, \d\d years"
+        )
+    )
 
 
 async def test_a_place_is_found_by_its_name_and_shown(visit: Visit, played: FakeGateway) -> None:
@@ -292,7 +320,7 @@ async def test_a_device_may_have_any_name(visit: Visit, played: FakeGateway) -> 
     await expect(row).to_contain_text("<img src=x onerror=document.title=1>")
     await row.get_by_role("button").click()
     await expect(visit.page.locator("device-panel .headline")).to_have_text("<b>Bold</b> street")
-    assert await visit.page.title() == "Waylog · live map"
+    assert await visit.page.title() == "Waylog · Live"
     assert visit.complaints == []
 
 
@@ -356,23 +384,75 @@ async def test_a_place_shows_its_hours_its_year_and_its_visits(
     await expect(details.locator(".visits li")).to_have_count(4)
     used = details.locator(".week-grid .cell:not([style*='--share: 0'])")
     await expect(used).to_have_count(2)
-    await expect(used.first).to_have_attribute("title", "Mon 9:00, 2 h")
-    await expect(used.last).to_have_attribute("title", "Mon 10:00, 4 h")
+    await expect(used.first).to_have_attribute("title", "Mon 9 AM, 2 h")
+    await expect(used.last).to_have_attribute("title", "Mon 10 AM, 4 h")
     await expect(details.get_by_role("img").first).to_have_accessible_name(
-        "Most time on Mon at 10:00"
+        "Most time on Mon at 10 AM"
     )
     await expect(details.get_by_role("img").last).to_have_accessible_name("Days with a visit: 4")
     assert await details.locator(".week-grid .cell").count() == 168
     # Opening another place closes the first.
     lake = drawer.locator(".places li", has_text="Lake")
     await lake.get_by_role("button").click()
-    await expect(lake.locator("place-details .summary")).to_have_text(
-        "No visit within the last year."
-    )
+    await expect(lake.locator("place-details .summary")).to_have_text("No visit is known yet.")
     await expect(drawer.locator("place-details")).to_have_count(1)
     await lake.get_by_role("button").click()
     await expect(drawer.locator("place-details")).to_have_count(0)
     assert visit.complaints == []
+
+
+async def test_a_place_of_years_ago_shows_the_year_of_its_last_visit(
+    visit: Visit, played: FakeGateway
+) -> None:
+    last = 1_223_812_800_000  # 12 October 2008
+    played.fix("demo/phone", *VADUZ)
+    played.places = [
+        {"place_id": "w", "lat": 47.13, "lon": 9.51, "label": "work", "name": None}
+        | {"visits": 2, "dwell_s": 7_200, "last": last}
+    ]
+    played.visits = [
+        {"place_id": "w", "arrival": last - days * 86_400_000 - 3_600_000}
+        | {"departure": last - days * 86_400_000}
+        for days in (300, 0)
+    ]
+    await visit.open(played.url + "#13/47.135/9.52&device=demo/phone")
+    work = visit.page.locator("device-panel .places li", has_text="Work")
+    await work.get_by_role("button").click()
+    await expect(work.locator(".summary")).to_have_text(
+        "2 visits in the year up to Oct 12, 2008, 1 h each on average"
+    )
+    await expect(work.locator(".visits li")).to_have_count(2)
+
+
+async def test_places_of_one_suburb_are_told_apart(visit: Visit, played: FakeGateway) -> None:
+    played.fix("demo/phone", *VADUZ)
+    suburb = {"label": None, "name": "Ebenholz", "visits": 2, "dwell_s": 7_200}
+    played.places = [
+        suburb | {"place_id": "1", "lat": 47.13, "lon": 9.51, "address": "Road 5, 9490 Vaduz"},
+        suburb | {"place_id": "2", "lat": 47.14, "lon": 9.51, "address": "Road 9, 9490 Vaduz"},
+        suburb | {"place_id": "3", "lat": 47.15, "lon": 9.51, "address": "Ebenholz, Vaduz"},
+        suburb | {"place_id": "4", "lat": 47.16, "lon": 9.51, "address": "Ebenholz, Vaduz"},
+        suburb | {"place_id": "5", "lat": 47.17, "lon": 9.51, "address": "Ebenholz, Schaan"},
+    ]
+    await visit.open(played.url + "#13/47.135/9.52&device=demo/phone")
+    names = visit.page.locator("device-panel .places .name")
+    await expect(names).to_have_text(
+        ["Road 5", "Road 9", "Ebenholz", "Ebenholz, 1.1 km N", "Ebenholz, Schaan"]
+    )
+
+
+async def test_no_solid_line_crosses_a_gap_of_the_track(visit: Visit, played: FakeGateway) -> None:
+    fix = played.fix("demo/phone", *VADUZ)
+    played.tracks["demo/phone"] = [
+        {"lat": VADUZ[0] - minutes / 2000, "lon": VADUZ[1], "time": fix["time"] - minutes * 60_000}
+        for minutes in (0, 1, 2, 20, 21, 22)
+    ]
+    await visit.open(played.url + "#13/47.135/9.52&device=demo/phone")
+    facts = visit.page.locator("device-panel .track-facts")
+    await expect(facts).to_have_text("222 m · 6 positions")  # and not the kilometre between
+    for layer, count in (("track", 2), ("gaps", 1)):
+        lines = f"waylog.map.getSource('{layer}').serialize().data.features.length"
+        await visit.page.wait_for_function(f"() => {lines} === {count}")
 
 
 async def test_keyboard_alone_is_enough(visit: Visit, played: FakeGateway) -> None:
@@ -443,7 +523,8 @@ async def test_light_and_dark_are_kept(visit: Visit, played: FakeGateway) -> Non
     await visit.open(played.url + "#6/47/9.5")
     root = visit.page.locator("html")
     await expect(root).to_have_attribute("data-theme", "dark")
-    await visit.page.get_by_role("button", name="Light or dark").click()
+    await visit.page.get_by_role("button", name="Settings").click()
+    await visit.page.get_by_label("Colours").select_option("light")
     await expect(root).to_have_attribute("data-theme", "light")
     await visit.page.wait_for_function(
         "() => waylog.map.getStyle()?.layers[0].paint['background-color'] === '#c3d8e5'"

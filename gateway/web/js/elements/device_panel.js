@@ -1,90 +1,129 @@
 // The drawer of the selected device: where it is, how it does, where it was.
 
 import * as api from "../api.js";
-import { ageClass, agePhrase, compass, coordinates, distance, duration, latency, moment, speed } from "../format.js";
-import { make, setText } from "./svg_icon.js";
+import { iconButton, make, setText } from "../dom.js";
+import { ageClass, agePhrase, compass, coordinates, count, distance, duration, elevation, latencyOf, LATE_MS, length, moment, number, speed, speedOf } from "../format.js";
+import { t } from "../i18n.js";
+import { iconOf, titled } from "../places.js";
+import { drawSpeedChart } from "../speed_chart.js";
+import { cutAtGaps, readTrack } from "../tracks.js";
 import "./place_details.js";
 
-const RANGES = { "30m": ["30 min", 1800e3], "6h": ["6 h", 6 * 3600e3], "24h": ["24 h", 86400e3], "7d": ["7 days", 7 * 86400e3] };
-const YEAR_MS = 371 * 86400e3;
-const LABELS = { home: "Home", work: "Work" };
+/** @import { DeviceRecord } from "../device_store.js" */
+/** @import { TitledPlace } from "../places.js" */
+/** @import { TrackPoint } from "../tracks.js" */
 
-customElements.define("device-panel", class extends HTMLElement {
-  /** Events: `close`, `focus-map`, `follow` (detail: on), `details` (for the map), `range`. */
+/** @typedef {"30m" | "6h" | "24h" | "7d"} Range */
+/** @typedef {"speed" | "battery" | "accuracy" | "course" | "altitude" | "delay"} FactName */
+
+/** @type {Record<Range, {title: string, ms: number}>} */
+const RANGES = {
+  "30m": { title: t("device.range_30m"), ms: 1800e3 },
+  "6h": { title: t("device.range_6h"), ms: 6 * 3600e3 },
+  "24h": { title: t("device.range_24h"), ms: 86400e3 },
+  "7d": { title: t("device.range_7d"), ms: 7 * 86400e3 },
+};
+/** @type {Record<FactName, string>} */
+const FACTS = {
+  speed: t("device.speed"), battery: t("device.battery"), accuracy: t("device.accuracy"),
+  course: t("device.course"), altitude: t("device.altitude"), delay: t("device.delay"),
+};
+const YEAR_MS = 371 * 86400e3;
+const PLACES_SHOWN = 10;
+
+export class DevicePanel extends HTMLElement {
+  /** Events: `close`, `focus-map`, `follow` (detail: on), `details` (for the map), `range`, `diary`. */
+  /** @type {Range} */
+  range = "30m";
+  /** @type {DeviceRecord | null} */
+  record = null;
+  /** @type {TrackPoint[]} */
+  track = [];
+  /** @type {AbortController | undefined} */
+  control;
+  followButton = iconButton("target", t("device.follow"), { "aria-pressed": "false" });
+  diaryButton = iconButton("diary", t("device.diary"));
+  closeButton = iconButton("close", t("close"));
+  mark = make("span", { className: "mark" });
+  name = make("h2", { className: "name", tabindex: "-1" });
+  user = make("span", { className: "user" });
+  headline = make("p", { className: "headline" });
+  rest = make("p", { className: "rest" });
+  age = make("p", { className: "age" });
+  cells = new Map(/** @type {FactName[]} */ (Object.keys(FACTS)).map((key) => {
+    const value = make("dd");
+    return [key, { value, box: make("div", {}, make("dt", { text: FACTS[key] }), value) }];
+  }));
+  where = make("p", { className: "where" });
+  ranges = new Map(/** @type {Range[]} */ (Object.keys(RANGES)).map((key) => {
+    const button = make("button", { type: "button", text: RANGES[key].title, "aria-pressed": "false" });
+    button.addEventListener("click", () => this.setRange(key));
+    return [key, button];
+  }));
+  trackFacts = make("p", { className: "track-facts" });
+  chart = make("canvas", { className: "chart", role: "img", "aria-label": t("device.speed_chart") });
+  places = make("ol", { className: "places" });
+  placesBox = make("section", { hidden: true }, make("h3", { text: t("device.places") }), this.places);
+  handle = make("div", { className: "panel-handle", role: "slider", tabindex: "0", "aria-label": t("sheet.height"), "aria-valuemin": "0", "aria-valuemax": "2" });
+  body = make("div", { className: "device-body", tabindex: "-1" },
+    make("div", { className: "address-box" }, this.headline, this.rest, this.age),
+    make("dl", { className: "facts" }, ...[...this.cells.values()].map(({ box }) => box)),
+    make("section", {}, make("h3", { text: t("device.track") }),
+      make("div", { className: "segmented", role: "group", "aria-label": t("device.track_of") }, ...this.ranges.values()),
+      this.chart, this.trackFacts),
+    this.placesBox, this.where);
+
   connectedCallback() {
-    this.range = "30m";
-    const close = make("button", { className: "icon-button", type: "button", "aria-label": "Close", title: "Close (Esc)" }, make("svg-icon", { name: "close" }));
-    close.addEventListener("click", () => this.dispatchEvent(new Event("close")));
-    this.followButton = make("button", { className: "icon-button", type: "button", "aria-pressed": "false", "aria-label": "Follow on the map", title: "Follow on the map" }, make("svg-icon", { name: "target" }));
-    this.followButton.addEventListener("click", () => this.setFollow(this.followButton.getAttribute("aria-pressed") !== "true", true));
-    this.mark = make("span", { className: "mark" });
-    this.name = make("h2", { className: "name", tabindex: "-1" });
-    this.user = make("span", { className: "user" });
-    this.headline = make("p", { className: "headline" });
-    this.rest = make("p", { className: "rest" });
-    this.age = make("p", { className: "age" });
-    this.facts = make("dl", { className: "facts" });
-    this.cells = {};
-    for (const [key, title] of [["speed", "Speed"], ["battery", "Battery"], ["accuracy", "Accuracy"], ["course", "Heading"], ["altitude", "Altitude"], ["delay", "Delay"]]) {
-      const value = make("dd", {});
-      this.cells[key] = { box: make("div", {}, make("dt", { text: title }), value), value };
-      this.facts.append(this.cells[key].box);
-    }
-    this.where = make("p", { className: "where" });
-    this.rangeButtons = {};
-    const ranges = make("div", { className: "segmented", role: "group", "aria-label": "Track of the last" });
-    for (const [key, [title]] of Object.entries(RANGES)) {
-      const button = make("button", { type: "button", text: title, "aria-pressed": "false" });
-      button.addEventListener("click", () => this.setRange(key));
-      this.rangeButtons[key] = button;
-      ranges.append(button);
-    }
-    this.trackFacts = make("p", { className: "track-facts" });
-    this.chart = make("canvas", { className: "chart", role: "img", "aria-label": "Speed along the track" });
-    this.places = make("ol", { className: "places" });
-    this.placesBox = make("section", { hidden: true }, make("h3", { text: "Favourite places" }), this.places);
-    this.handle = make("div", { className: "panel-handle", role: "slider", tabindex: "0", "aria-label": "Height of the panel", "aria-valuemin": "0", "aria-valuemax": "2" });
+    this.closeButton.addEventListener("click", () => this.dispatchEvent(new Event("close")));
+    this.diaryButton.addEventListener("click", () => this.dispatchEvent(new Event("diary")));
+    this.followButton.addEventListener("click", () => {
+      const on = this.followButton.getAttribute("aria-pressed") !== "true";
+      this.setFollow(on);
+      this.dispatchEvent(new CustomEvent("follow", { detail: on }));
+    });
     this.replaceChildren(
       this.handle,
-      make("div", { className: "device-head" }, this.mark, make("div", { className: "title" }, this.name, this.user), this.followButton, close),
-      make("div", { className: "device-body" },
-        make("div", { className: "address-box" }, this.headline, this.rest, this.age),
-        this.facts,
-        make("section", {}, make("h3", { text: "Track" }), ranges, this.chart, this.trackFacts),
-        this.placesBox, this.where),
+      make("div", { className: "device-head" }, this.mark, make("div", { className: "title" }, this.name, this.user), this.diaryButton, this.followButton, this.closeButton),
+      this.body,
     );
     new ResizeObserver(() => this.drawChart()).observe(this.chart);
     this.setRange(this.range, false);
   }
 
+  /**
+   * @param {DeviceRecord | null} record
+   * @param {string | null} range
+   */
   show(record, range) {
-    if (range && RANGES[range]) this.setRange(range, false);
+    const known = [...this.ranges.keys()].find((key) => key === range);
+    if (known) this.setRange(known, false);
     const changed = record !== this.record;
     this.record = record;
     this.hidden = !record;
     if (!record) {
       this.control?.abort();
-      this.track = null;
+      this.track = [];
       return;
     }
     if (changed) {
       this.track = [];
       this.placesBox.hidden = true;
-      this.querySelector(".device-body").scrollTop = 0;
+      this.body.scrollTop = 0;
       this.loadTrack();
       this.loadPlaces(record);
     }
     this.refresh();
   }
 
-  setFollow(on, say = false) {
+  /** @param {boolean} on */
+  setFollow(on) {
     this.followButton.setAttribute("aria-pressed", String(on));
-    if (say) this.dispatchEvent(new CustomEvent("follow", { detail: on }));
   }
 
+  /** @param {Range} key */
   setRange(key, load = true) {
     this.range = key;
-    for (const [name, button] of Object.entries(this.rangeButtons)) button.setAttribute("aria-pressed", String(name === key));
+    for (const [name, button] of this.ranges) button.setAttribute("aria-pressed", String(name === key));
     if (!load) return;
     this.loadTrack();
     this.dispatchEvent(new CustomEvent("range", { detail: key }));
@@ -95,44 +134,54 @@ customElements.define("device-panel", class extends HTMLElement {
     const { record } = this;
     if (!record) return;
     const now = Date.now();
-    const age = (now - record.time) / 1000;
+    const age = (now - record.heard) / 1000;
     this.mark.className = `mark ${ageClass(age)}`;
     setText(this.name, record.name);
     setText(this.user, record.user);
-    setText(this.headline, record.address ? record.lines[0] : age < 30 ? "Looking up the address …" : "No address yet");
+    setText(this.headline, record.address ? record.lines[0] : t(age < 30 ? "device.looking_up" : "device.no_address"));
     setText(this.rest, record.address ? record.lines[1] : "");
-    const away = record.address?.distance;
-    setText(this.age, `${agePhrase(age)}${Number.isFinite(away) && away >= 100 ? ` · ${distance(away)} away` : ""}`);
+    const away = record.address?.distance ?? 0;
+    const phrase = record.heard - record.time > LATE_MS
+      ? t("age.replayed", { received: agePhrase(age), time: moment(record.time), age: agePhrase((now - record.time) / 1000) })
+      : agePhrase(age);
+    setText(this.age, away >= 100 ? t("device.away", { age: phrase, distance: distance(away) }) : phrase);
     this.age.className = `age ${ageClass(age)}`;
     this.age.title = moment(record.time);
-    const { cells } = this;
-    this.fact(cells.speed, record.speed === null ? null : speed(record.speed), "km/h");
-    this.fact(cells.battery, record.battery === null ? null : String(Math.round(record.battery)), record.charging ? "% ⚡" : "%");
-    cells.battery.value.classList.toggle("low", record.battery !== null && record.battery <= 20);
-    this.fact(cells.accuracy, record.accuracy === null ? null : distance(record.accuracy).split(" ")[0], record.accuracy === null ? "" : distance(record.accuracy).split(" ")[1]);
-    this.fact(cells.course, record.course === null ? null : compass(record.course), record.course === null ? "" : `${Math.round(record.course)}°`);
-    this.fact(cells.altitude, record.altitude === null ? null : String(Math.round(record.altitude)), "m");
-    const delay = record.received === null ? null : record.received - record.time;
-    this.fact(cells.delay, ...(delay === null || delay < 0 ? [null] : delayText(delay)));
-    setText(this.where, [coordinates(record.lat, record.lon), record.source && `via ${record.source}`].filter(Boolean).join(" · "));
+    this.fact("speed", record.speed === null ? null : speedOf(record.speed));
+    this.fact("battery", record.battery === null ? null : { value: number(record.battery), unit: record.charging ? t("device.charging") : t("device.percent") });
+    this.cells.get("battery")?.value.classList.toggle("low", record.battery !== null && record.battery <= 20);
+    this.fact("accuracy", record.accuracy === null ? null : length(record.accuracy));
+    this.fact("course", record.course === null ? null : { value: compass(record.course), unit: t("unit.degrees", { value: number(record.course) }) });
+    this.fact("altitude", record.altitude === null ? null : elevation(record.altitude));
+    const delay = record.received === null ? -1 : record.received - record.time;
+    this.fact("delay", delay < 0 || delay > LATE_MS ? null : delay < 60000 ? latencyOf(delay) : { value: duration(delay / 1000), unit: "" });
+    const source = record.source ? t("device.source", { source: record.source }) : null;
+    setText(this.where, [coordinates(record.lat, record.lon), source].filter(Boolean).join(" · "));
   }
 
-  fact({ box, value }, text, unit) {
-    box.hidden = text === null || text === undefined;
-    if (box.hidden) return;
-    const key = `${text} ${unit}`;
-    if (value.dataset.key === key) return;
-    value.dataset.key = key;
-    value.replaceChildren(text, make("small", { text: unit ? ` ${unit}` : "" }));
+  /**
+   * @param {FactName} name
+   * @param {import("../format.js").Quantity | null} quantity
+   */
+  fact(name, quantity) {
+    const cell = this.cells.get(name);
+    if (!cell) return;
+    cell.box.hidden = quantity === null;
+    if (!quantity) return;
+    const key = `${quantity.value} ${quantity.unit}`;
+    if (cell.value.dataset.key === key) return;
+    cell.value.dataset.key = key;
+    cell.value.replaceChildren(quantity.value, make("small", { text: quantity.unit ? ` ${quantity.unit}` : "" }));
   }
 
-  /** A new fix of the device that is shown. */
+  /**
+   * A new fix of the device that is shown.
+   * @param {DeviceRecord} record
+   */
   moved(record) {
-    if (this.track) {
-      const last = this.track.at(-1);
-      if (!last || record.time > last.time) this.track.push({ lat: record.lat, lon: record.lon, time: record.time, speed: record.speed });
-      this.trackChanged();
-    }
+    const last = this.track.at(-1);
+    if (!last || record.time > last.time) this.track.push({ lat: record.lat, lon: record.lon, time: record.time, speed: record.speed });
+    this.trackChanged();
     this.refresh();
   }
 
@@ -141,15 +190,15 @@ customElements.define("device-panel", class extends HTMLElement {
     if (!record) return;
     this.control?.abort();
     this.control = new AbortController();
+    const { signal } = this.control;
     // Counted back from the last position: a replayed or silent device has a way to show as well.
+    /** @type {TrackPoint[]} */
     let points = [];
     try {
-      const from = Math.max(0, record.time - RANGES[this.range][1]);
-      points = readTrack(await api.track(record.device, from, record.time + 60000, this.control.signal));
-    } catch (error) {
-      if (error.name === "AbortError") return;
-    }
-    if (record !== this.record) return;
+      const from = Math.max(0, record.time - RANGES[this.range].ms);
+      points = readTrack(await api.track(record.device, from, record.time + 60000, signal));
+    } catch { /* the last position is known all the same */ }
+    if (signal.aborted || record !== this.record) return;
     const newest = points.at(-1)?.time ?? -Infinity;
     if (record.time > newest) points.push({ lat: record.lat, lon: record.lon, time: record.time, speed: record.speed });
     this.track = points;
@@ -157,142 +206,77 @@ customElements.define("device-panel", class extends HTMLElement {
   }
 
   trackChanged() {
-    const since = this.record.time - RANGES[this.range][1];
+    const { record } = this;
+    if (!record) return;
+    const since = record.time - RANGES[this.range].ms;
     this.track = this.track.filter((point, index) => index === this.track.length - 1 || !(point.time < since));
-    const { track, record } = this;
-    const metres = track.reduce((sum, point, index) => (index ? sum + between(track[index - 1], point) : 0), 0);
-    setText(this.trackFacts, track.length > 1
-      ? `${distance(metres)} · ${track.length.toLocaleString("en")} positions`
-      : "Only the last position is in this time.");
+    const { lines, gaps, metres } = cutAtGaps(this.track);
+    setText(this.trackFacts, this.track.length > 1
+      ? t("device.track_facts", { distance: distance(metres), count: this.track.length, shown: count(this.track.length) })
+      : t("device.track_empty"));
     this.drawChart();
     this.dispatchEvent(new CustomEvent("details", { detail: {
-      track: unwrap(track), accuracy: record.accuracy ? { lat: record.lat, lon: record.lon, radius: record.accuracy } : null,
+      track: lines, gaps, accuracy: record.accuracy ? { lat: record.lat, lon: record.lon, radius: record.accuracy } : null,
     } }));
   }
 
+  /** @param {DeviceRecord} record */
   async loadPlaces(record) {
+    /** @type {import("../types/api.js").Place[]} */
     let found = [];
     try { found = await api.places(record.device); } catch { /* no history yet */ }
     if (record !== this.record) return;
-    const places = found.filter((place) => Number.isFinite(place.lat) && Number.isFinite(place.lon))
-      .sort((a, b) => (b.dwell_s ?? 0) - (a.dwell_s ?? 0)).slice(0, 10)
-      .map((place) => ({ ...place, title: LABELS[place.label] ?? place.name ?? shortAddress(place.address) ?? "Place" }));
+    const places = titled(found.filter((place) => Number.isFinite(place.lat) && Number.isFinite(place.lon))
+      .sort((a, b) => (b.dwell_s ?? 0) - (a.dwell_s ?? 0)).slice(0, PLACES_SHOWN));
     this.placesBox.hidden = places.length === 0;
-    this.places.replaceChildren(...places.map((place) => {
-      const button = make("button", { type: "button" },
-        make("svg-icon", { name: place.label === "home" ? "home" : place.label === "work" ? "work" : "pin" }),
-        make("span", { className: "name", text: place.title }),
-        make("span", { className: "dwell", text: [place.dwell_s && duration(place.dwell_s), place.visits && `${place.visits} ${place.visits === 1 ? "visit" : "visits"}`].filter(Boolean).join(" · ") }));
-      const item = make("li", {}, button);
-      button.setAttribute("aria-expanded", "false");
-      button.addEventListener("click", () => {
-        this.dispatchEvent(new CustomEvent("focus-map", { detail: place }));
-        this.togglePlace(record, place, button, item);
-      });
-      return item;
-    }));
+    this.places.replaceChildren(...places.map((place) => this.placeItem(record, place)));
     this.dispatchEvent(new CustomEvent("details", { detail: { places } }));
   }
 
-  /** Open what is known of a place below its button, or close it. */
+  /**
+   * @param {DeviceRecord} record
+   * @param {TitledPlace} place
+   */
+  placeItem(record, place) {
+    const figures = [place.dwell_s && duration(place.dwell_s), place.visits && t("place.visits", { count: place.visits })];
+    const button = make("button", { type: "button", "aria-expanded": "false" },
+      make("svg-icon", { name: iconOf(place) }),
+      make("span", { className: "name", text: place.title, title: place.address ?? place.title }),
+      make("span", { className: "dwell", text: figures.filter(Boolean).join(" · ") }));
+    const item = make("li", {}, button);
+    button.addEventListener("click", () => {
+      this.dispatchEvent(new CustomEvent("focus-map", { detail: place }));
+      this.togglePlace(record, place, button, item);
+    });
+    return item;
+  }
+
+  /**
+   * Open what is known of a place below its button, or close it.
+   * @param {DeviceRecord} record
+   * @param {TitledPlace} place
+   * @param {HTMLElement} button
+   * @param {HTMLElement} item
+   */
   async togglePlace(record, place, button, item) {
     const open = button.getAttribute("aria-expanded") !== "true";
     for (const other of this.places.querySelectorAll("[aria-expanded=true]")) other.setAttribute("aria-expanded", "false");
     this.places.querySelector("place-details")?.remove();
     button.setAttribute("aria-expanded", String(open));
     if (!open) return;
-    const details = make("place-details", {});
+    const details = make("place-details");
     item.append(details);
-    const now = Date.now();
+    // The year that ends with the last visit: imported years are shown like this one.
+    const end = place.last ?? Date.now();
+    /** @type {import("../types/api.js").Visit[]} */
     let visits = [];
-    try { visits = await api.visits(record.device, now - YEAR_MS, now); } catch { /* no history */ }
-    if (details.isConnected) details.show(visits.filter((visit) => visit.place_id === place.place_id), now);
+    try { visits = await api.visits(record.device, end - YEAR_MS, end); } catch { /* no history */ }
+    if (details.isConnected) details.show(visits.filter((visit) => visit.place_id === place.place_id), end);
   }
 
   drawChart() {
-    const points = (this.track ?? []).filter((point) => Number.isFinite(point.speed) && Number.isFinite(point.time));
-    this.chart.hidden = points.length < 3;
-    if (this.chart.hidden) return;
-    const ratio = devicePixelRatio || 1;
-    const width = this.chart.clientWidth;
-    const height = this.chart.clientHeight;
-    if (!width) return;
-    this.chart.width = width * ratio;
-    this.chart.height = height * ratio;
-    const context = this.chart.getContext("2d");
-    context.scale(ratio, ratio);
-    const from = points[0].time;
-    const to = Math.max(from + 1, points.at(-1).time);
-    const top = Math.max(3, ...points.map((point) => point.speed));
-    const x = (point) => 1 + ((point.time - from) / (to - from)) * (width - 2);
-    const y = (point) => height - 2 - (point.speed / top) * (height - 16);
-    const colour = getComputedStyle(this).getPropertyValue("--accent");
-    context.beginPath();
-    points.forEach((point, index) => context[index ? "lineTo" : "moveTo"](x(point), y(point)));
-    context.strokeStyle = colour;
-    context.lineWidth = 1.6;
-    context.lineJoin = "round";
-    context.stroke();
-    context.lineTo(x(points.at(-1)), height);
-    context.lineTo(x(points[0]), height);
-    context.globalAlpha = 0.13;
-    context.fillStyle = colour;
-    context.fill();
-    context.globalAlpha = 1;
-    context.fillStyle = getComputedStyle(this).getPropertyValue("--text-soft");
-    context.font = `11px ${getComputedStyle(this).fontFamily}`;
-    context.fillText(`max ${speed(top)} km/h`, 0, 10);
-    this.chart.setAttribute("aria-label", `Speed along the track, at most ${speed(top)} km/h`);
+    const top = drawSpeedChart(this.chart, this.track);
+    if (top !== null) this.chart.setAttribute("aria-label", t("device.speed_chart_top", { speed: speed(top) }));
   }
-});
-
-/** Points of a GeoJSON track: a LineString with its times, or one Point feature a fix. */
-export function readTrack(geojson) {
-  const features = geojson?.features ?? (geojson?.type === "Feature" ? [geojson] : []);
-  const points = [];
-  for (const { geometry, properties } of features) {
-    const own = properties ?? {};
-    if (geometry?.type === "Point") {
-      points.push({ lon: geometry.coordinates[0], lat: geometry.coordinates[1], time: toMs(own.time ?? own.times?.[0] ?? own.coordTimes?.[0]), speed: own.speed ?? own.speeds?.[0] ?? null });
-    } else if (geometry?.type === "LineString" || geometry?.type === "MultiLineString") {
-      const lines = geometry.type === "LineString" ? [geometry.coordinates] : geometry.coordinates;
-      const times = own.times ?? own.coordTimes ?? own.coordinateProperties?.times ?? [];
-      const speeds = own.speeds ?? own.coordinateProperties?.speeds ?? [];
-      lines.flat().forEach(([lon, lat], index) => points.push({ lon, lat, time: toMs(times.flat()[index]), speed: speeds.flat()[index] ?? null }));
-    }
-  }
-  return points.sort((a, b) => (a.time ?? 0) - (b.time ?? 0));
 }
-
-function delayText(ms) {
-  const [number, ...unit] = (ms < 60000 ? latency(ms) : duration(ms / 1000)).split(" ");
-  return [number, unit.join(" ")];
-}
-
-function toMs(time) {
-  return typeof time === "string" ? Date.parse(time) : time;
-}
-
-function shortAddress(address) {
-  return typeof address === "string" ? address.split(",")[0] : address?.display_name?.split(",")[0];
-}
-
-function between(a, b) {
-  const radians = Math.PI / 180;
-  const h = Math.sin(((b.lat - a.lat) * radians) / 2) ** 2
-    + Math.cos(a.lat * radians) * Math.cos(b.lat * radians) * Math.sin(((b.lon - a.lon) * radians) / 2) ** 2;
-  return 2 * 6371008.8 * Math.asin(Math.sqrt(h));
-}
-
-/** Coordinates whose longitudes run on over the antimeridian instead of jumping back. */
-function unwrap(track) {
-  let shift = 0;
-  return track.map((point, index) => {
-    if (index) {
-      const step = point.lon - track[index - 1].lon;
-      if (step > 180) shift -= 360;
-      else if (step < -180) shift += 360;
-    }
-    return [point.lon + shift, point.lat];
-  });
-}
+customElements.define("device-panel", DevicePanel);

@@ -1,30 +1,42 @@
 // Places by name, from the geocoder behind `/search`, while somebody types in the search box.
 
 import * as api from "../api.js";
-import { make } from "./svg_icon.js";
+import { make } from "../dom.js";
+import { t } from "../i18n.js";
+
+/** @import { GeocodedPlace } from "../types/api.js" */
 
 const PAUSE_MS = 350;
 const SHORTEST = 3;
 
-customElements.define("place-search", class extends HTMLElement {
+export class PlaceSearch extends HTMLElement {
+  /** @type {number | undefined} */
+  timer;
+  /** @type {AbortController | undefined} */
+  asking;
+
   connectedCallback() {
     this.hidden = true;
     this.setAttribute("role", "group");
-    this.setAttribute("aria-label", "Places with this name");
+    this.setAttribute("aria-label", t("search.places"));
   }
 
-  /** Look for places after a pause; nothing is said when there are none, or no geocoder. */
+  /**
+   * Look for places after a pause; nothing is said when there are none, or no geocoder.
+   * @param {string} query
+   */
   ask(query) {
     clearTimeout(this.timer);
     this.asking?.abort();
     const text = query.trim();
     if (text.length < SHORTEST) { this.show([]); return; }
     this.timer = setTimeout(async () => {
-      this.asking = new AbortController();
-      try { this.show(await api.search(text, this.asking.signal)); } catch { this.show([]); }
+      const asking = this.asking = new AbortController();
+      try { this.show(await api.search(text, asking.signal)); } catch { this.show([]); }
     }, PAUSE_MS);
   }
 
+  /** @param {GeocodedPlace[]} places */
   show(places) {
     this.replaceChildren(...places.map((place) => {
       const button = make("button", { type: "button", className: "place" },
@@ -34,4 +46,5 @@ customElements.define("place-search", class extends HTMLElement {
     }));
     this.hidden = places.length === 0;
   }
-});
+}
+customElements.define("place-search", PlaceSearch);

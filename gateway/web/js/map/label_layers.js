@@ -1,3 +1,4 @@
+// @ts-nocheck: not typed yet, like the style that it is part of.
 // What is written on the map of an extract: places, streets, water, stops, points of interest.
 
 import { FONT, FONT_MEDIUM, halo, localName } from "./text.js";

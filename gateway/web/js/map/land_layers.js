@@ -1,3 +1,4 @@
+// @ts-nocheck: not typed yet, like the style that it is part of.
 // What lies on the ground: land and sea, land use, water, sites, buildings.
 
 import { hasOutline } from "./extracts.js";

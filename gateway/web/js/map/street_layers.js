@@ -1,3 +1,4 @@
+// @ts-nocheck: not typed yet, like the style that it is part of.
 // Streets, paths and railways: below ground, on it, and on bridges, each with its casing.
 
 import { widths } from "./land_layers.js";

@@ -1,3 +1,4 @@
+// @ts-nocheck: not typed yet, like the style that it is part of.
 // Colours of streets, land and water of extracts, each theme chosen for itself.
 
 const LIGHT = {

@@ -7,7 +7,6 @@ from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import Final
 
-from waylog.config import ConfigError
 from waylog.time_zones import find_zone, midnight_ms
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -24,10 +23,7 @@ class Calendar:
 
     def __init__(self, time_zone: str) -> None:
         """Raises ConfigError for a name that is not in the database of time zones."""
-        try:
-            self._zone = find_zone(time_zone)
-        except ConfigError as error:
-            raise ConfigError(f"--property time_zone: {error}") from None
+        self._zone = find_zone(time_zone)
         self.name: Final = time_zone
         self.date_of_quarter = lru_cache(_QUARTERS_MAX)(self._date_of_quarter)
 

@@ -21,9 +21,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from consumers.streams.fix_processor import DeviceState
-from consumers.streams.trips.calendar import Calendar
 from waylog.great_circle import distance_m
+from waylog.movement.calendar import Calendar
 
 #: What has not been far from its origin for so long is no trip, in ms.
 _NO_TRIP_MS: Final = 24 * 3_600_000
@@ -88,9 +87,12 @@ class Course(msgspec.Struct, array_like=True):
     is_trip: bool = False
 
 
-class Movement(DeviceState):
+class Movement(msgspec.Struct, array_like=True, gc=False):
     """What is remembered of a device."""
 
+    time: (
+        int  # of the newest fix that was looked at, ms; for who looks, since nothing here reads it
+    )
     anchor: Place | None = None
     last: Place | None = None
     step: Place | None = None

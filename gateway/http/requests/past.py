@@ -1,0 +1,98 @@
+"""Questions about a device's past: who may ask, about which device, and about which time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable
+from typing import Final, NamedTuple, TypeVar
+
+from aiohttp import web
+
+from gateway.formats.values import time_ms
+from gateway.friends.friend_filter import HOME_MS, rounded
+from gateway.http.requests.authentication import reader, require_device
+from gateway.http.requests.responses import Refused, unavailable
+from gateway.http.requests.services import SERVICES, Services
+from gateway.tracks.asking import AnswerRefused, AnswerUnavailable
+from gateway.users.auth import Identity
+from gateway.users.permissions import Visibility, friends_since, may_look_back, visibility_of
+from gateway.views.places import PlacesUnavailable
+from waylog.observability.telemetry import now_ms
+
+LATEST_MS: Final = 2**62
+
+_Read = TypeVar("_Read")
+
+
+class Past(NamedTuple):
+    """A question about a device's past: who asks, and for which times (ms)."""
+
+    device: str
+    owner: str
+    asker: str
+    #: Start (ms) of the friendship if the asker sees filtered records; None if unfiltered ones.
+    since: int | None
+    from_ms: int
+    to_ms: int
+
+
+async def homes_known(services: Services) -> None:
+    """Load the current homes, which the friend filter needs. Raises Refused."""
+    try:
+        await services.places.refresh()
+    except PlacesUnavailable as error:
+        raise unavailable(str(error)) from error
+
+
+async def allowed_device(request: web.Request) -> tuple[str, Identity]:
+    """Return the device of the path, and who asks for it. Raises Refused."""
+    identity = await reader(request)
+    device = request.match_info["device"]
+    require_device(identity, device)
+    if visibility_of(identity, device) is Visibility.TOLD:
+        await homes_known(request.app[SERVICES])
+    return device, identity
+
+
+async def past_of(request: web.Request) -> Past:
+    """Return what a request asks about the past of a device. Raises Refused."""
+    device, identity = await allowed_device(request)
+    if not may_look_back(identity, device):
+        raise Refused(403, "the token of a device shows where friends are, not where they were")
+    owner = device.partition("/")[0]
+    since = None
+    if visibility_of(identity, device) is Visibility.TOLD:
+        since = friends_since(identity, owner) or 0
+    from_ms = time_of(request, "from", -LATEST_MS)
+    to_ms = time_of(request, "to", LATEST_MS)
+    if since is not None:
+        # With bounds of any precision a friend would find the true times behind the rounded ones.
+        from_ms = max(rounded(from_ms, HOME_MS), since)
+        to_ms = rounded(to_ms, HOME_MS) + HOME_MS - 1
+        # A fix from the future comes from a clock that is ahead, and may be older than the
+        # friendship.
+        to_ms = min(to_ms, now_ms())
+    return Past(device, owner, identity.user, since, from_ms, to_ms)
+
+
+async def archived(reading: Awaitable[_Read]) -> _Read:
+    """Return what the archive answers. Raises Refused where it does not."""
+    try:
+        return await reading
+    except AnswerRefused as error:
+        raise Refused(400, str(error)) from error
+    except AnswerUnavailable as error:
+        raise unavailable(str(error)) from error
+
+
+def time_of(request: web.Request, name: str, default: int) -> int:
+    """Return a time (ms) out of the query. Raises Refused for what is none."""
+    text = request.query.get(name)
+    if not text:
+        return default
+    # The "+" of a time zone arrives as a space if it was not encoded.
+    time = time_ms(re.sub(r" (\d\d:?\d\d)$", r"+\1", text))
+    if time is None:
+        raise Refused(400, f"{name} must be milliseconds, seconds or ISO 8601")
+    # Whoever has no end in mind may send the greatest number there is.
+    return max(-LATEST_MS, min(time, LATEST_MS))

@@ -1,0 +1,67 @@
+"""Routes of a device's diary: what it did in a period, its days with fixes, its statistics."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import web
+
+from gateway.http.requests.past import archived, past_of
+from gateway.http.requests.responses import Refused, raw_json_answer
+from gateway.http.requests.services import SERVICES
+from gateway.tracks.spans import SPANS
+
+#: A timeline is of some days; what is longer is for the statistics.
+_TIMELINE_MS_MAX: Final = 32 * 86_400_000
+_ZONE_CHARACTERS_MAX: Final = 60
+
+
+def routes() -> list[web.RouteDef]:
+    """Return the routes below /v1/devices/{device}."""
+    return [
+        web.get("/v1/devices/{device}/timeline", _timeline),
+        web.get("/v1/devices/{device}/days", _days),
+        web.get("/v1/devices/{device}/statistics", _statistics),
+    ]
+
+
+async def _timeline(request: web.Request) -> web.Response:
+    return await _summary(request, "timeline", longest_ms=_TIMELINE_MS_MAX)
+
+
+async def _days(request: web.Request) -> web.Response:
+    return await _summary(request, "days")
+
+
+async def _statistics(request: web.Request) -> web.Response:
+    span = request.query.get("by", "day")
+    if span not in SPANS:
+        raise Refused(400, f"by must be one of {', '.join(SPANS)}")
+    return await _summary(request, "statistics", span=span)
+
+
+async def _summary(
+    request: web.Request, kind: str, *, span: str = "", longest_ms: int | None = None
+) -> web.Response:
+    past = await past_of(request)
+    if longest_ms is not None and past.to_ms - past.from_ms > longest_ms:
+        raise Refused(
+            400, f"from and to must be given, and be {longest_ms // 86_400_000} days apart at most"
+        )
+    zone = request.query.get("tz", "UTC")
+    if len(zone) > _ZONE_CHARACTERS_MAX:
+        raise Refused(400, "tz must be the name of a time zone, as Europe/Vaduz")
+    services = request.app[SERVICES]
+    circles = None if past.since is None else services.friend_filter.circles(past.owner)
+    return raw_json_answer(
+        await archived(
+            services.archive.summary(
+                *(kind, past.device, past.from_ms, past.to_ms),
+                recent=services.location_view.track_pieces(past.device),
+                circles=circles,
+                zone=zone,
+                span=span,
+                party=past.asker,
+            )
+        )
+    )

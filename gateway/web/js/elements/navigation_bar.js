@@ -1,0 +1,34 @@
+// The views of the page as links; the one that is shown is marked.
+
+import { make } from "../dom.js";
+
+/** @import { ViewName } from "../navigation.js" */
+
+export class NavigationBar extends HTMLElement {
+  /** Events: `choose` (detail: a view's name). */
+  /** @type {Map<ViewName, HTMLAnchorElement>} */
+  links = new Map();
+
+  /** @param {{name: ViewName, title: string, icon: string, href: string}[]} views */
+  setViews(views) {
+    this.links = new Map(views.map(({ name, title, icon, href }) => {
+      const link = make("a", { href }, make("svg-icon", { name: icon }), make("span", { text: title }));
+      link.addEventListener("click", (event) => {
+        if (event.metaKey || event.ctrlKey || event.shiftKey) return; // a tab or window of its own
+        event.preventDefault();
+        this.dispatchEvent(new CustomEvent("choose", { detail: name }));
+      });
+      return [name, link];
+    }));
+    this.replaceChildren(...this.links.values());
+  }
+
+  /** @param {ViewName} chosen */
+  mark(chosen) {
+    for (const [name, link] of this.links) {
+      if (name === chosen) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    }
+  }
+}
+customElements.define("navigation-bar", NavigationBar);

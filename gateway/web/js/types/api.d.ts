@@ -1,0 +1,192 @@
+/** The answers of the gateway's HTTP interface (/openapi.json), as far as the page reads them. */
+
+/** The position of a device at one moment; SI units, degrees WGS84, ms since 1970 UTC. */
+export interface Fix {
+  id: string;
+  device: string;
+  user: string;
+  lat: number;
+  lon: number;
+  time: number;
+  received?: number;
+  accuracy?: number | null;
+  altitude?: number | null;
+  speed?: number | null;
+  course?: number | null;
+  battery?: number | null;
+  charging?: boolean | null;
+  trigger?: string | null;
+  source?: string | null;
+}
+
+/** Nominatim's keys of an address. */
+export interface AddressParts {
+  house_number?: string;
+  road?: string;
+  pedestrian?: string;
+  footway?: string;
+  path?: string;
+  neighbourhood?: string;
+  suburb?: string;
+  city?: string;
+  town?: string;
+  village?: string;
+  municipality?: string;
+  hamlet?: string;
+  county?: string;
+  state?: string;
+  postcode?: string;
+  country?: string;
+  country_code?: string;
+}
+
+/** The address of a device's newest resolved fix. */
+export interface Address {
+  device: string;
+  time: number;
+  display_name: string;
+  address?: AddressParts;
+  distance?: number | null;
+  resolved?: number;
+}
+
+/** A row of GET /v1/devices. */
+export interface DeviceRow {
+  device: string;
+  fix?: Fix | null;
+  address?: Address | null;
+}
+
+/** GET /v1/session. */
+export interface Session {
+  user: string | null;
+  device: string | null;
+  admin: boolean;
+  open: boolean;
+  oversees: boolean;
+}
+
+/** GET /v1/entrances. */
+export interface Entrances {
+  mqtt_port?: number | null;
+  mqtts_port?: number | null;
+  demo_token?: string | null;
+  command?: string | null;
+}
+
+/** GET /v1/devices/{device}/places. */
+export interface Place {
+  place_id: string;
+  lat: number;
+  lon: number;
+  label: string | null;
+  name: string | null;
+  visits: number;
+  dwell_s: number;
+  address?: string | null;
+  first?: number | null;
+  last?: number | null;
+  radius_m?: number | null;
+  named_by?: string | null;
+}
+
+/** GET /v1/devices/{device}/visits. */
+export interface Visit {
+  place_id: string | null;
+  arrival: number;
+  departure: number;
+}
+
+/** GET /search and a found point of POST /reverse/batch, as Nominatim's jsonv2 has them. */
+export interface GeocodedPlace {
+  lat: string | number;
+  lon: string | number;
+  display_name: string;
+  boundingbox?: (string | number)[];
+  address?: AddressParts;
+  timezone?: string;
+  error?: unknown;
+}
+
+/** GET /v1/devices/{device}/track?format=geojson: one feature, or none. */
+export interface TrackFeature {
+  type: "Feature";
+  geometry: { type: "LineString" | "Point"; coordinates: number[][] | number[] };
+  properties: { times?: number[]; speed?: (number | null)[] | number | null; time?: number };
+}
+
+export interface Track {
+  type: "FeatureCollection";
+  features: TrackFeature[];
+}
+
+/** GET /v1/pipeline: figures, in objects that other versions may nest otherwise. */
+export type Pipeline = Record<string, unknown>;
+
+/** The device was at a place; times are ms since 1970 UTC. */
+export interface Stay {
+  kind: "stay";
+  start: number;
+  end: number;
+  lat: number;
+  lon: number;
+  fixes: number;
+  silent_s: number;
+}
+
+/** The device moved; `coordinates` (longitude, latitude) have a time each. */
+export interface Trip {
+  kind: "trip";
+  start: number;
+  end: number;
+  ended: boolean;
+  distance_m: number;
+  moving_s: number;
+  fastest: number;
+  coordinates: [number, number][];
+  times: number[];
+}
+
+/** Nothing is known; `coordinates` are where the device was before and after. */
+export interface Gap {
+  kind: "gap";
+  start: number;
+  end: number;
+  distance_m: number;
+  coordinates: [number, number][];
+}
+
+export type TimelineItem = Stay | Trip | Gap;
+
+/** GET /v1/devices/{device}/timeline. */
+export interface Timeline {
+  items: TimelineItem[];
+  tolerance_m: number;
+}
+
+/** GET /v1/devices/{device}/days. */
+export interface Days {
+  time_zone: string;
+  days: { date: string; fixes: number }[];
+}
+
+/** A day, week, month or year of GET /v1/devices/{device}/statistics. */
+export interface Total {
+  date: string;
+  days: number;
+  fixes: number;
+  trips: number;
+  distance_m: number;
+  moving_s: number;
+  fastest: number;
+  unseen_m: number;
+  visited: [number, number][];
+}
+
+export type Span = "day" | "week" | "month" | "year";
+
+export interface Statistics {
+  time_zone: string;
+  by: Span;
+  totals: Total[];
+}

@@ -1,0 +1,41 @@
+import type * as maplibre from "maplibre-gl";
+import type { DayPlayer } from "../diary/day_player.js";
+import type { DayTimeline } from "../diary/day_timeline.js";
+import type { MonthCalendar } from "../diary/month_calendar.js";
+import type { TravelStatistics } from "../diary/travel_statistics.js";
+import type { ConnectionDot } from "../elements/connection_dot.js";
+import type { DeviceList } from "../elements/device_list.js";
+import type { DevicePanel } from "../elements/device_panel.js";
+import type { NavigationBar } from "../elements/navigation_bar.js";
+import type { PipelineStrip } from "../elements/pipeline_strip.js";
+import type { PlaceDetails } from "../elements/place_details.js";
+import type { PlaceSearch } from "../elements/place_search.js";
+import type { SettingsDialog } from "../elements/settings_dialog.js";
+import type { SignIn } from "../elements/sign_in.js";
+import type { StartGuide } from "../elements/start_guide.js";
+import type { SvgIcon } from "../elements/svg_icon.js";
+
+declare global {
+  /** A classic script of the page; see gateway/web/vendor.py. */
+  var maplibregl: typeof maplibre;
+  /** What tests look at and call. */
+  var waylog: Record<string, unknown>;
+
+  interface HTMLElementTagNameMap {
+    "connection-dot": ConnectionDot;
+    "day-player": DayPlayer;
+    "day-timeline": DayTimeline;
+    "device-list": DeviceList;
+    "device-panel": DevicePanel;
+    "month-calendar": MonthCalendar;
+    "navigation-bar": NavigationBar;
+    "pipeline-strip": PipelineStrip;
+    "place-details": PlaceDetails;
+    "place-search": PlaceSearch;
+    "settings-dialog": SettingsDialog;
+    "sign-in": SignIn;
+    "start-guide": StartGuide;
+    "svg-icon": SvgIcon;
+    "travel-statistics": TravelStatistics;
+  }
+}
