@@ -31,6 +31,7 @@ class PlatformPlan:
     bootstrap_servers: str
     geo_http: Endpoint
     geo: Path | None
+    tiles: tuple[Path, ...]
     resolver_options: tuple[str, ...]
     gateway_options: tuple[str, ...]
     history: str | None
@@ -71,6 +72,7 @@ class PlatformPlan:
             ),
             geo_http=ports.settle(Endpoint("127.0.0.1", 0)),
             geo=arguments.geo,
+            tiles=tuple(arguments.tiles),
             resolver_options=tuple(option_words("--resolver-options", arguments.resolver_options)),
             gateway_options=tuple(gateway_options(arguments)),
             history=history,

@@ -94,7 +94,9 @@ class PlatformProcesses:
 
     def geo(self) -> ProcessSpec:
         """Return the geocoder."""
-        words = ("geo", "serve", "--listen", str(self._plan.geo_http), *self._geo_index("--index"))
+        words = ["geo", "serve", "--listen", str(self._plan.geo_http), *self._geo_index("--index")]
+        for path in self._plan.tiles:
+            words += ["--tiles", str(path)]
         return ProcessSpec("geo", waylog_command(*words))
 
     def _geo_index(self, option: str) -> list[str]:

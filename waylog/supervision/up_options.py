@@ -87,6 +87,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--schema-registry", metavar="H:P", help="a schema registry, too (default: none)")
     add("--geo", type=Path, metavar="INDEX", help="geocoding index (default: the embedded world)")
     add(
+        "--tiles",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE.pmtiles",
+        help="streets of the map, in the schema Shortbread (default: INDEX.pmtiles if there is "
+        "one); may be given several times",
+    )
+    add(
         "--resolver-options",
         default="",
         metavar="WORDS",

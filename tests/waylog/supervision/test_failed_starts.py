@@ -277,6 +277,7 @@ MISTAKES: Final = (
     Mistake(
         "bridge --mqtt {closed} --tls --tls-ca {file}", _USAGE, r"--tls-ca \S+: it is not in PEM"
     ),
+    Mistake(_UP + "--data {new} --tiles /typo", _USAGE, r"up: geo: --tiles /typo: No such file"),
     Mistake("geo serve --index /typo", _USAGE, r"/typo: there is no such index"),
     Mistake("geo serve --listen {silent}", _USAGE, r"cannot listen on .*in use"),
     Mistake("geo import /typo.osm.pbf -o {new}", _FAILED, r"/typo.osm.pbf: there is no such file"),
