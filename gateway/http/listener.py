@@ -78,7 +78,6 @@ _ANSWER_ANYBODY: Final = frozenset(
     (
         *("/static/{path}", "/healthz", "/readyz", "/openapi.json", "none"),
         *("/v1/session", "/v1/push/key"),
-        *("/tiles.json", "/tiles/{archive}/{z}/{x}/{y}.mvt"),
     )
 )
 

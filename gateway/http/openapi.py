@@ -360,7 +360,7 @@ def _paths() -> dict[str, Any]:
             "post": _operation(_SENDING, "Traccar Client", body=True),
         },
         "/tiles.json": {
-            "get": _operation(_READING, "Which extracts the map has tiles of", public=True)
+            "get": _operation(_READING, "Which extracts the map has tiles of")
         },
         "/tiles/{archive}/{z}/{x}/{y}.mvt": {
             "get": _operation(
@@ -368,7 +368,6 @@ def _paths() -> dict[str, Any]:
                 "A vector tile of an extract (schema Shortbread); 204 where it is empty",
                 path=("archive", "z", "x", "y"),
                 media_types=("application/vnd.mapbox-vector-tile",),
-                public=True,
             )
         },
         "/static/{path}": {

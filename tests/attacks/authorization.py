@@ -90,11 +90,8 @@ def _receiving() -> tuple[tuple[str, str], ...]:
 
 HTTP: Final = (
     Rows(
-        Row("The page, its files, tiles of its map, probes and the schema", _ANYBODY),
-        _get(
-            *("/", "/static/{path}", "/tiles.json", "/tiles/{archive}/{z}/{x}/{y}.mvt"),
-            *("/healthz", "/readyz", "/openapi.json"),
-        ),
+        Row("The page, its files, probes and the schema", _ANYBODY),
+        _get("/", "/static/{path}", "/healthz", "/readyz", "/openapi.json"),
     ),
     Rows(Row("Send fixes (all formats of the apps)", _SENDS, _FIX, "lat=1&lon=2"), _receiving()),
     Rows(
@@ -137,7 +134,11 @@ HTTP: Final = (
     ),
     Rows(
         Row("Ask the geocoder", _USERS, b"[]", "lat=1&lon=2&q=x"),
-        (*_get("/reverse", "/search", "/lookup", "/status"), *_post("/reverse/batch")),
+        (
+            *_get("/reverse", "/search", "/lookup", "/status"),
+            *_get("/tiles.json", "/tiles/{archive}/{z}/{x}/{y}.mvt"),
+            *_post("/reverse/batch"),
+        ),
     ),
     Rows(
         Row("How the platform does (--metrics-access admin)", _ADMIN | {"session": REFUSED}),

@@ -83,15 +83,19 @@ class GeocoderProxy:
 
     async def _which_tiles(self, request: web.Request) -> web.StreamResponse:
         if self._url is None:
+            await reader(request)
             return json_answer({"archives": []})
         return await self._tile(request)
 
     async def _tile(self, request: web.Request) -> web.StreamResponse:
-        """Answer anybody, as with the files of the page: the map says nothing of users."""
+        """Answer a user: the extract that somebody has tells where the users are."""
+        identity = await reader(request)
         if self._url is None:
             raise Refused(404, "this gateway has no geocoder (--geo-url), and no tiles")
+        open_mode = request.app[SERVICES].authenticator.open_mode
+        party = party_of(remote_of(request)) if open_mode else identity.user
         try:
-            async with self._tile_turns.turn(party_of(remote_of(request))):
+            async with self._tile_turns.turn(party):
                 return await self._pass_on(self._url, request, Body())
         except ShareExceeded:
             raise unavailable("too many of your requests for tiles wait") from None
@@ -119,6 +123,9 @@ class GeocoderProxy:
                 passed = {
                     name: answer.headers[name] for name in _ANSWERED if name in answer.headers
                 }
+                if kept := passed.get("Cache-Control"):
+                    # By the user's browser alone: a proxy would answer others with it.
+                    passed["Cache-Control"] = kept.replace("public", "private")
                 response = web.StreamResponse(status=answer.status, headers=passed)
                 await response.prepare(request)
                 async for chunk in answer.content.iter_chunked(64 * 1024):

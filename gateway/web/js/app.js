@@ -130,6 +130,7 @@ export class App extends EventTarget {
     button.hidden = session.open;
     button.title = session.user ? t("sign_out.user", { user: session.user }) : t("sign_out");
     this.live.start();
+    this.map.signedIn();
     this.guide.setPlatform(session, await api.entrances().catch(() => null));
   }
 

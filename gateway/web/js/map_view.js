@@ -1,5 +1,6 @@
 // The map: base map, all devices, and what belongs to the selected one.
 
+import { SignInNeeded } from "./api.js";
 import { loadArchives } from "./map/extracts.js";
 import * as style from "./map_style.js";
 import { mercator, PointsLayer } from "./points_layer.js";
@@ -40,6 +41,7 @@ export class MapView extends EventTarget {
     this.attribution = "";
     /** @type {import("./map/extracts.js").Archive[]} of extracts */
     this.archives = [];
+    this.archivesKnown = false;
     this.points = new PointsLayer(store, { reducedMotion: matchMedia("(prefers-reduced-motion: reduce)").matches });
     this.points.setTheme(theme);
     this.ready = this.open(container, view);
@@ -107,14 +109,21 @@ export class MapView extends EventTarget {
     return /** @type {import("maplibre-gl").StyleSpecification} */ (made);
   }
 
+  /** Ask for what a user may see, if nobody was signed in before. */
+  signedIn() {
+    if (!this.archivesKnown) this.findArchives();
+  }
+
   /** Ask which extracts there are; where there is no answer, again later. */
   async findArchives(againMs = ARCHIVES_AGAIN_MS) {
     try {
       this.archives = await loadArchives(AbortSignal.timeout(ARCHIVES_AGAIN_MS));
-    } catch {
+    } catch (error) {
+      if (error instanceof SignInNeeded) return; // `signedIn` asks again
       setTimeout(() => this.findArchives(Math.min(2 * againMs, ARCHIVES_AGAIN_MAX_MS)), againMs);
       return;
     }
+    this.archivesKnown = true;
     if (this.archives.length) this.map?.setStyle(this.style(), { diff: false });
   }
 

@@ -1,5 +1,7 @@
 // The extracts of OpenStreetMap that the platform has: their tiles, where they reach, whose they are.
 
+import { SignInNeeded } from "../api.js";
+
 const OSM = "© OpenStreetMap contributors (ODbL)";
 
 /**
@@ -22,6 +24,7 @@ const OSM = "© OpenStreetMap contributors (ODbL)";
  */
 export async function loadArchives(signal) {
   const answer = await fetch("/tiles.json", { signal });
+  if (answer.status === 401) throw new SignInNeeded("/tiles.json");
   if (answer.status === 404) return []; // an older geocoder
   if (!answer.ok) throw new Error(`tiles: ${answer.status}`);
   const { archives } = await answer.json();

@@ -1,11 +1,14 @@
-"""The map's tiles behind the gateway, from a real geocoder, for anybody who may see the page."""
+"""The map's tiles behind the gateway, from a real geocoder, for users."""
 
 from __future__ import annotations
 
 import gzip
+import uuid
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
+import aiohttp
 import pytest
 import pytest_asyncio
 from aiohttp import web
@@ -47,8 +50,16 @@ async def behind(gateway: Gateway, tiles: Path, tmp_path: Path) -> AsyncIterator
         await runner.cleanup()
 
 
-async def test_anybody_gets_tiles_as_they_are_stored(behind: Gateway, stored: bytes) -> None:
-    async with http_session(behind.url, auto_decompress=False) as client:
+def signed_in(gateway: Gateway) -> AbstractAsyncContextManager[aiohttp.ClientSession]:
+    """Return a client of a user, which gets answers as they are sent."""
+    credentials = aiohttp.encode_basic_auth(*gateway.user(f"user-{uuid.uuid4().hex[:8]}"))
+    return http_session(
+        gateway.url, auto_decompress=False, headers={"Authorization": credentials}
+    )
+
+
+async def test_a_user_gets_tiles_as_they_are_stored(behind: Gateway, stored: bytes) -> None:
+    async with signed_in(behind) as client:
         async with client.get("/tiles.json", headers={"Accept-Encoding": "identity"}) as answer:
             (archive,) = (await answer.json())["archives"]
         url = archive["tiles"].format(z=6, x=33, y=23)
@@ -56,7 +67,7 @@ async def test_anybody_gets_tiles_as_they_are_stored(behind: Gateway, stored: by
             assert answer.status == 200
             assert answer.headers["Content-Encoding"] == "gzip"
             assert answer.headers["Content-Type"] == "application/vnd.mapbox-vector-tile"
-            assert "immutable" in answer.headers["Cache-Control"]
+            assert answer.headers["Cache-Control"] == "private, max-age=31536000, immutable"
             etag, packed = answer.headers["ETag"], await answer.read()
         assert packed in stored
         assert "streets" in read_tile(gzip.decompress(packed))
@@ -65,7 +76,7 @@ async def test_anybody_gets_tiles_as_they_are_stored(behind: Gateway, stored: by
 
 
 async def test_what_is_no_tile_is_refused(behind: Gateway) -> None:
-    async with http_session(behind.url) as client:
+    async with signed_in(behind) as client:
         for path, status in (
             ("/tiles/0/14/0/0.mvt", 204),
             ("/tiles/7/6/33/23.mvt", 404),
@@ -82,8 +93,15 @@ async def test_what_is_no_tile_is_refused(behind: Gateway) -> None:
                 assert answer.status == 421
 
 
+async def test_nobody_learns_where_the_extract_is(behind: Gateway) -> None:
+    async with http_session(behind.url) as client:
+        for path in (TILE, "/tiles.json"):
+            async with client.get(path) as answer:
+                assert answer.status == 401
+
+
 async def test_without_a_geocoder_there_are_no_extracts(gateway: Gateway) -> None:
-    async with http_session(gateway.url) as client:
+    async with signed_in(gateway) as client:
         async with client.get("/tiles.json") as answer:
             assert (answer.status, await answer.json()) == (200, {"archives": []})
         async with client.get(TILE) as answer:
