@@ -13,6 +13,8 @@ from gateway.tracks.spans import SPANS
 
 #: A timeline is of some days; what is longer is for the statistics.
 _TIMELINE_MS_MAX: Final = 32 * 86_400_000
+#: A calendar is of a year; where little is packed, a file or more has to be opened for each day.
+_DAYS_MS_MAX: Final = 400 * 86_400_000
 _ZONE_CHARACTERS_MAX: Final = 60
 
 
@@ -30,7 +32,7 @@ async def _timeline(request: web.Request) -> web.Response:
 
 
 async def _days(request: web.Request) -> web.Response:
-    return await _summary(request, "days")
+    return await _summary(request, "days", longest_ms=_DAYS_MS_MAX)
 
 
 async def _statistics(request: web.Request) -> web.Response:

@@ -176,6 +176,7 @@ export function coordinates(lat, lon) {
 const FORMS = {
   day: { day: "numeric", month: "short" },
   dayOfYear: { day: "numeric", month: "short", year: "numeric" },
+  numericDay: { day: "numeric", month: "numeric", year: "numeric" },
   longDay: { weekday: "long", day: "numeric", month: "long", year: "numeric" },
   headDay: { weekday: "short", day: "numeric", month: "long", year: "numeric" },
   shortDay: { weekday: "short", day: "numeric", month: "short" },

@@ -144,6 +144,7 @@ async def test_over_http_a_friend_finds_no_more_than_in_the_track(
             assert len(items) > 10
             for query, reason in (
                 ("timeline", "32 days apart at most"),
+                ("days", "400 days apart at most"),
                 (f"statistics?{week}&by=decade", "day, week, month, year"),
                 (f"days?{week}&tz=Mars/Olympus", "is not a time zone"),
                 (f"days?{week}&tz={'x' * 100}", "tz must be the name"),

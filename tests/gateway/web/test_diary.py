@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 import pytest
@@ -153,6 +154,33 @@ async def test_the_calendar_marks_days_with_data_and_opens_them(
     await expect(page.locator("day-timeline li")).to_have_count(5)
     await page.get_by_role("button", name="Earlier").click()
     await page.wait_for_function("() => location.hash.includes('day=2025-05-29')")
+
+
+async def test_the_keyboard_goes_through_the_calendar_and_the_day(
+    visit: Visit, lived: FakeGateway
+) -> None:
+    page = await open_diary(visit, lived)
+    calendar = page.locator("month-calendar")
+    await page.locator(".period").focus()
+    await page.keyboard.press("Enter")
+    await expect(calendar).to_be_visible()
+    await calendar.get_by_role("button", name="Friday, May 30, 2025").focus()
+    for key in ("ArrowRight", "ArrowRight", "ArrowUp"):
+        await page.keyboard.press(key)
+    focused = calendar.locator("button:focus")
+    await expect(focused).to_have_attribute("data-date", "2025-05-25")
+    await page.keyboard.press("Enter")
+    await page.wait_for_function("() => location.hash.includes('day=2025-05-25')")
+    await page.go_back()
+    trip_entry = page.locator("day-timeline li button").nth(1)
+    await trip_entry.focus()
+    await page.keyboard.press("Enter")
+    await expect(trip_entry).to_have_attribute("aria-current", "true")
+    slider = page.get_by_role("slider", name="Time")
+    await expect(slider).to_have_attribute("aria-valuetext", re.compile("^8:00 AM, Road"))
+    await slider.focus()
+    await page.keyboard.press("ArrowRight")
+    assert await slider.input_value() == str(8 * 3600 + 10)
 
 
 async def test_an_empty_day_leads_to_the_last_one_that_is_known(

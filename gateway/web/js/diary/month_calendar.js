@@ -29,7 +29,8 @@ export class MonthCalendar extends HTMLElement {
     };
     this.replaceChildren(
       make("div", { className: "month-head" },
-        step("previous", t("diary.previous_month"), -1), this.heading, step("next", t("diary.next_month"), 1)),
+        step("previous_year", t("diary.previous_year"), -12), step("previous", t("diary.previous_month"), -1), this.heading,
+        step("next", t("diary.next_month"), 1), step("next_year", t("diary.next_year"), 12)),
       this.grid,
     );
     this.grid.addEventListener("keydown", (event) => this.key(event));

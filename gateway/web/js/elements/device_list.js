@@ -2,7 +2,7 @@
 // devices scroll like ten. The same facts as on the map, for keyboard and screen reader.
 
 import { make, setText } from "../dom.js";
-import { ageClass, agePhrase, count, day, LATE_MS, moment, percent } from "../format.js";
+import { ageClass, agePhrase, count, date, LATE_MS, moment, percent } from "../format.js";
 import { t } from "../i18n.js";
 import "./place_search.js";
 
@@ -201,7 +201,7 @@ export class DeviceList extends HTMLElement {
     row.mark.className = `mark ${ageClass(age)}`;
     setText(row.name, record.name);
     setText(row.user, record.name === record.user ? "" : record.user);
-    setText(row.of, record.heard - record.time > LATE_MS ? t("age.of_day", { day: day(record.time) }) : "");
+    setText(row.of, record.heard - record.time > LATE_MS ? t("age.of_day", { day: date(record.time, "numericDay") }) : "");
     setText(row.age, agePhrase(age));
     row.age.title = moment(record.heard);
     setText(row.address, record.address ? record.address.display_name : `${record.lat.toFixed(4)}, ${record.lon.toFixed(4)}`);

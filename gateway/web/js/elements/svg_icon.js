@@ -21,6 +21,8 @@ const PATHS = {
   gap: "M4 12h2.5M10.8 12h2.4M17.5 12H20",
   play: "M8 5.5l10 6.5-10 6.5z",
   pause: "M8.5 6v12M15.5 6v12",
+  previous_year: "M18 6l-6 6 6 6M11 6l-6 6 6 6",
+  next_year: "M6 6l6 6-6 6M13 6l6 6-6 6",
   previous: "M14.5 6l-6 6 6 6",
   next: "M9.5 6l6 6-6 6",
 };
