@@ -51,6 +51,7 @@ class Assignments(Generic[StateT]):
         """Add a partition that is consumed, and those that go with it."""
         partition = assignment.partition
         self.consumed[partition] = assignment
+        self.states.pop(partition, None)
         for topic in delayed_topics:
             self.delayed[topic, partition] = Assignment(topic, partition, assignment.state)
 
