@@ -359,9 +359,7 @@ def _paths() -> dict[str, Any]:
             ),
             "post": _operation(_SENDING, "Traccar Client", body=True),
         },
-        "/tiles.json": {
-            "get": _operation(_READING, "Which extracts the map has tiles of")
-        },
+        "/tiles.json": {"get": _operation(_READING, "Which extracts the map has tiles of")},
         "/tiles/{archive}/{z}/{x}/{y}.mvt": {
             "get": _operation(
                 _READING,

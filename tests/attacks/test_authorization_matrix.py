@@ -139,7 +139,7 @@ async def _asked(
     headers: Headers,
 ) -> str:
     names = {"device": "owner%2Fphone", "path": "js/app.js", "partition": "0", "topic": "place"}
-    names |= {"archive": "0", "z": "0", "y": "0"}
+    names |= {"archive": "0", "z": "0", "x": "0", "y": "0"}
     in_path = "{token}" in route
     if in_path:
         names |= {"token": people.url_token(who), "device": "phone"}
