@@ -53,7 +53,7 @@ export class MapView extends EventTarget {
    */
   async open(container, view) {
     const { maplibregl } = globalThis;
-    const [index] = await Promise.all([style.installWorld(maplibregl), this.findArchives()]);
+    const index = await style.installWorld(maplibregl);
     this.attribution = index.attribution;
     this.map = new maplibregl.Map({
       container,
@@ -109,7 +109,7 @@ export class MapView extends EventTarget {
     return /** @type {import("maplibre-gl").StyleSpecification} */ (made);
   }
 
-  /** Ask for what a user may see, if nobody was signed in before. */
+  /** Ask for what only users may see. */
   signedIn() {
     if (!this.archivesKnown) this.findArchives();
   }
@@ -119,7 +119,7 @@ export class MapView extends EventTarget {
     try {
       this.archives = await loadArchives(AbortSignal.timeout(ARCHIVES_AGAIN_MS));
     } catch (error) {
-      if (error instanceof SignInNeeded) return; // `signedIn` asks again
+      if (error instanceof SignInNeeded) return; // the page asks for it, and `signedIn` asks again
       setTimeout(() => this.findArchives(Math.min(2 * againMs, ARCHIVES_AGAIN_MAX_MS)), againMs);
       return;
     }

@@ -250,8 +250,15 @@ async def test_times_can_be_those_of_the_place(visit: Visit, lived: FakeGateway)
     assert any(f"from={MIDNIGHT - 9 * HOUR}" in path for path in lived.asked)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize(
+    ("width", "theme"),
+    [
+        (390, "light"),
+        pytest.param(390, "dark", marks=pytest.mark.long),
+        pytest.param(1280, "light", marks=pytest.mark.long),
+        (1280, "dark"),
+    ],
+)
 async def test_nobody_is_kept_out(
     browser: Browser, lived: FakeGateway, width: int, theme: Literal["light", "dark"]
 ) -> None:

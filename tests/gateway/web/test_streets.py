@@ -58,7 +58,7 @@ async def test_streets_water_and_names_are_drawn_at_their_levels(
     assert visit.complaints == []
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.long)])
 async def test_land_sea_and_streets_have_the_colours_of_the_theme(
     visit: Visit, extract: FakeGateway, theme: str
 ) -> None:
