@@ -49,8 +49,17 @@ def summary_of(question: Question, history: HistoryReader | None, source: Source
     return _statistics(question, history, source, calendar)
 
 
+def _margin_ms(question: Question) -> int:
+    """Return how far beyond the period is looked.
+
+    For friends not at all: theirs may begin with the friendship.
+    """
+    return MARGIN_MS if question.circles is None else 0
+
+
 def _timeline(question: Question, source: Source) -> bytes:
-    points = source.points(question.from_ms - MARGIN_MS, question.to_ms + MARGIN_MS, question.limit)
+    margin_ms = _margin_ms(question)
+    points = source.points(question.from_ms - margin_ms, question.to_ms + margin_ms, question.limit)
     if question.circles is not None:
         # The circles' size is no error of measurement.
         points = points.copy()
@@ -97,7 +106,7 @@ def _statistics(
 ) -> bytes:
     from waylog.history.history_reader import period_bounds_ms
 
-    from_ms, to_ms = question.from_ms - MARGIN_MS, question.to_ms
+    from_ms, to_ms = question.from_ms - _margin_ms(question), question.to_ms
     recent = between(source.recent, from_ms, to_ms)
     months = {period[:_MONTH] for period in (history.periods() if history is not None else ())}
     months |= {str(month) for month in np.unique(recent["time"].astype("M8[ms]").astype("M8[M]"))}

@@ -165,6 +165,18 @@ async def test_over_http_a_friend_finds_no_more_than_in_the_track(
             told = (await json_of(await client.get(f"{path}/timeline?{week}")))["items"]
             totals = (await json_of(await client.get(f"{path}/statistics?{week}")))["totals"]
             assert (await json_of(await client.get(f"{path}/days?{week}")))["days"]
+        # Of a trip that was under way friends find what came after the friendship began.
+        trip = next(item for item in items if item["kind"] == "trip")
+        since = trip["times"][len(trip["times"]) // 2]
+        new = own.user("new-friend")
+        own.users.rights.befriend("u1", "new-friend", since=since)
+        async with own.client(new) as client:
+            later = (await json_of(await client.get(f"{path}/timeline?{week}")))["items"]
+            assert later[0]["start"] >= since
+            assert all(time >= since for item in later for time in item.get("times", ()))
+            [day, *_] = (await json_of(await client.get(f"{path}/statistics?{week}")))["totals"]
+            [whole] = [each for each in totals if each["date"] == day["date"]]
+            assert day["distance_m"] < whole["distance_m"]
         at_home = [home["lon"], home["lat"]]
         for item in told:
             spots = item.get("coordinates") or [[item["lon"], item["lat"]]]
