@@ -30,7 +30,9 @@ export class AppSetup extends HTMLElement {
   urls = [];
   /** @type {Map<string, number>} */
   refusedBefore = new Map();
-  since = 0;
+  /** @type {(device: string) => number} when a device was last heard of, ms by the platform's clock */
+  lastHeard = () => -Infinity;
+  heardBefore = -Infinity;
   /** @type {number | undefined} */
   timer;
   heading = make("h2", { tabindex: "-1", text: t("add.title") });
@@ -86,7 +88,7 @@ export class AppSetup extends HTMLElement {
     this.refusal.hidden = true;
     try {
       const made = await api.makeDeviceToken(this.name.value, /** @type {AppName} */ (this.apps.value));
-      this.since = Date.now();
+      this.heardBefore = this.lastHeard(made.device);
       this.show(made);
       this.dispatchEvent(new Event("made"));
       this.refusedBefore = new Map((await this.refusals()).map(({ reason, count }) => [reason, count]));
@@ -158,7 +160,7 @@ export class AppSetup extends HTMLElement {
    * @param {DeviceRecord} record
    */
   heard(record) {
-    if (record.device !== this.made?.device || record.heard < this.since) return;
+    if (record.device !== this.made?.device || record.heard <= this.heardBefore) return;
     const where = record.address?.display_name ?? coordinates(record.lat, record.lon);
     const told = this.status.querySelector(".received .place");
     if (told) setText(told, where);

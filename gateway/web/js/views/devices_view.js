@@ -14,6 +14,8 @@ import { t } from "../i18n.js";
 
 const REFRESH_MS = 1000;
 const BATTERY_LOW = 20;
+/** An administrator may have any number; the live view's list finds the others. */
+const ROWS_MAX = 300;
 
 /**
  * @param {App} app
@@ -34,6 +36,8 @@ class DevicesView {
   opened = null;
   /** @type {Refusal[]} */
   refused = [];
+  /** @type {string | null} the device that they are of */
+  refusedOf = null;
   drawn = "";
   add = make("button", { type: "button", className: "primary add", "aria-expanded": "false" }, make("svg-icon", { name: "plus" }), t("add.title"));
   note = make("p", { className: "none", hidden: true });
@@ -50,6 +54,7 @@ class DevicesView {
     this.app = app;
     room.append(make("div", { className: "devices-body", tabindex: "-1" }, this.add, this.setup, this.note, this.error, this.list));
     document.body.append(this.confirmation);
+    this.setup.lastHeard = (device) => app.store.get(device)?.heard ?? -Infinity;
     this.add.addEventListener("click", () => this.askForPhone());
     this.setup.addEventListener("close", () => this.closeSetup());
     this.setup.addEventListener("made", () => this.loadTokens());
@@ -64,10 +69,7 @@ class DevicesView {
   show(state) {
     this.shown = true;
     this.app.map.showDevices((record) => this.isOwn(record.device));
-    if (state.device !== this.opened) {
-      this.opened = state.device;
-      this.loadRefusals();
-    }
+    this.opened = state.device;
     this.load();
     this.draw();
   }
@@ -86,7 +88,7 @@ class DevicesView {
   /** @param {string} device */
   isOwn(device) {
     const user = this.app.session?.user;
-    return user ? device.startsWith(`${user}/`) : true;
+    return Boolean(user) && device.startsWith(`${user}/`);
   }
 
   async load() {
@@ -96,6 +98,7 @@ class DevicesView {
     const reason = session.device ? t("devices.of_one_device") : session.open ? t("devices.open") : session.user ? "" : t("devices.operator", { command: "waylog link" });
     this.note.hidden = !reason;
     setText(this.note, reason);
+    if (this.opened !== this.refusedOf) this.loadRefusals();
     if (this.manages) await this.loadTokens();
   }
 
@@ -114,8 +117,9 @@ class DevicesView {
 
   async loadRefusals() {
     const device = this.opened;
+    this.refusedOf = device;
     this.refused = [];
-    if (!device) return;
+    if (!device || !this.isOwn(device)) return;
     try {
       const refused = await api.refusals(device);
       if (device === this.opened) this.refused = refused;
@@ -130,7 +134,9 @@ class DevicesView {
   }
 
   /** @param {string} [name] of a device that is set up anew */
-  askForPhone(name) {
+  async askForPhone(name) {
+    if (!this.tokensKnown) await this.loadTokens(); // which apps can be offered
+    if (!this.tokensKnown) return;
     this.setup.hidden = false;
     this.add.hidden = true;
     this.setup.ask({ hasMqtt: this.hasMqtt, name });
@@ -148,15 +154,33 @@ class DevicesView {
     const { store } = this.app;
     const records = store.records.filter((record) => this.isOwn(record.device)).sort((a, b) => b.heard - a.heard);
     const silent = [...this.tokens.keys()].filter((device) => !store.get(device));
-    const rows = [...records.map((record) => this.wordsOf(record.device, record)), ...silent.map((device) => this.wordsOf(device, null))];
-    // Written only where something changed: a screen reader, and the focus, are left in peace.
-    const drawn = JSON.stringify([rows, this.opened, this.refused, this.tokensKnown, this.manages]);
-    if (drawn === this.drawn || (!this.app.snapshotTaken && !rows.length)) return;
+    const devices = [...records.map((record) => record.device), ...silent];
+    const rows = devices.slice(0, ROWS_MAX).map((device) => this.wordsOf(device, store.get(device) ?? null));
+    const more = devices.length - rows.length;
+    if (!this.app.snapshotTaken && !rows.length) return;
+    // Built anew only where more than an age changed: focus, clicks and screen readers are left in peace.
+    const lasting = rows.map((row) => ({ ...row, state: "", heard: "", position: "" }));
+    const drawn = JSON.stringify([lasting, more, this.opened, this.refused, this.tokensKnown, this.manages]);
+    if (drawn === this.drawn) {
+      for (const row of rows) this.writeAges(row);
+      return;
+    }
     this.drawn = drawn;
     const focused = document.activeElement?.closest("[data-key]")?.getAttribute("data-key");
     this.list.replaceChildren(...rows.map((row) => this.row(row)));
-    if (!rows.length) this.list.replaceChildren(make("li", { className: "none", text: t("devices.none") }));
+    if (!rows.length && this.manages) this.list.append(make("li", { className: "none", text: t("devices.none") }));
+    if (more) this.list.append(make("li", { className: "none", text: t("devices.more", { count: more }) }));
     if (focused) /** @type {HTMLElement | null} */ (this.list.querySelector(`[data-key="${CSS.escape(focused)}"]`))?.focus();
+  }
+
+  /** @param {ReturnType<DevicesView["wordsOf"]>} words */
+  writeAges({ device, state, heard, position }) {
+    const item = this.list.querySelector(`[data-device="${CSS.escape(device)}"]`);
+    if (!item) return;
+    item.className = state;
+    for (const [name, text] of Object.entries({ heard, position })) {
+      for (const element of item.querySelectorAll(`[data-age="${name}"]`)) setText(element, text);
+    }
   }
 
   /**
@@ -188,7 +212,7 @@ class DevicesView {
     const { device, name, state, heard, battery, place, tokens } = words;
     const open = device === this.opened;
     const button = make("button", { type: "button", className: "own-device", "aria-expanded": open, "data-key": `open ${device}` },
-      make("span", { className: "mark" }), make("span", { className: "name", text: name }), make("span", { className: "age", text: heard }),
+      make("span", { className: "mark" }), make("span", { className: "name", text: name }), make("span", { className: "age", text: heard, "data-age": "heard" }),
       make("span", { className: "address", text: place || t("devices.waiting") }),
       make("span", { className: "chips-of" }, battery !== null && this.batteryOf(battery, words.charging),
         tokens > 0 && make("span", { className: "badge", text: t("devices.tokens", { count: tokens }) })));
@@ -209,9 +233,9 @@ class DevicesView {
 
   /** @param {ReturnType<DevicesView["wordsOf"]>} words */
   details({ device, name, heard, position, battery, source, place, hasPosition, tokens, newest }) {
-    /** @type {[string, string][]} */
+    /** @type {[title: string, value: string, age?: string][]} */
     const facts = [
-      [t("devices.heard"), heard], [t("devices.position"), position], [t("devices.place"), place], [t("device.battery"), battery === null ? "" : percent(battery)],
+      [t("devices.heard"), heard, "heard"], [t("devices.position"), position, "position"], [t("devices.place"), place], [t("device.battery"), battery === null ? "" : percent(battery)],
       [t("devices.source"), source], [t("devices.access"), this.tokensKnown ? (tokens ? t("devices.token_of", { count: tokens, time: newest }) : t("devices.no_token")) : ""],
     ];
     const actions = make("div", { className: "actions" });
@@ -228,7 +252,7 @@ class DevicesView {
     if (this.manages) act("setup", t("devices.set_up"), () => this.askForPhone(name));
     if (tokens) act("revoke", t("devices.revoke"), () => this.confirmRevoke(device, name));
     return make("div", { className: "own-details" },
-      make("dl", {}, ...facts.filter(([, value]) => value).map(([title, value]) => make("div", {}, make("dt", { text: title }), make("dd", { text: value })))),
+      make("dl", {}, ...facts.filter(([, value]) => value).map(([title, value, age]) => make("div", {}, make("dt", { text: title }), make("dd", { text: value, "data-age": age })))),
       this.refused.length > 0 && make("div", { className: "refused-today" }, make("h3", { text: t("devices.refused_today") }),
         make("ul", { className: "refused" }, ...this.refused.map(({ reason, count }) => make("li", { text: t("add.refused", { count, reason }) })))),
       actions);
