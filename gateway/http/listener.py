@@ -43,6 +43,7 @@ from gateway.http.requests.responses import (
 )
 from gateway.http.requests.services import SERVICES, Services
 from gateway.http.routes import diary_routes, reading, receipts
+from gateway.http.routes.device_token_routes import DeviceTokenRoutes
 from gateway.http.routes.forwarding_admin_routes import ForwardingAdminRoutes
 from gateway.http.routes.forwarding_routes import ForwardingRoutes
 from gateway.http.routes.geocoder import GeocoderProxy
@@ -259,6 +260,7 @@ def build_application(services: Services, client_id: str) -> web.Application:
             *NoticeRoutes(services, ingest).routes(),
             *ForwardingRoutes(services, ingest).routes(),
             *ForwardingAdminRoutes(services, ingest).routes(),
+            *DeviceTokenRoutes(services, ingest).routes(),
             *SessionRoutes(services, ingest).routes(),
             *kafka_rest.routes(),
             web.get("/metrics", _metrics),

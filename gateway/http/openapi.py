@@ -10,8 +10,10 @@ import msgspec
 from gateway.http.ingest import ulogger_sessions
 from gateway.http.ingest.app_responses import nothing
 from gateway.http.ingest.paths import PATHS
+from gateway.http.routes.device_token_routes import NewDeviceToken
 from gateway.http.routes.receipts import DeviceReceipt
 from gateway.tracks.track_formats import FORMATS
+from gateway.users.app_setups import SETUPS
 from waylog.messages import Address, Fix
 
 #: Titles by format name.
@@ -72,7 +74,7 @@ _LOG_PATHS: Final = {
 def openapi() -> dict[str, Any]:
     """Return the whole document."""
     _, schemas = msgspec.json.schema_components(
-        (Fix, Address, DeviceReceipt), ref_template="#/components/schemas/{name}"
+        (Fix, Address, DeviceReceipt, NewDeviceToken), ref_template="#/components/schemas/{name}"
     )
     return {
         "openapi": "3.1.0",
@@ -224,6 +226,22 @@ def _paths() -> dict[str, Any]:
                 path=("device",),
                 status="204",
             ),
+        },
+        "/v1/device-tokens": {
+            "get": _operation(_READING, "The user's devices that have tokens of their own"),
+            "post": _operation(
+                _SENDING,
+                'A new token for a device, and what sets up its app: {"name": .., "app": ..}, '
+                f"app one of {', '.join(SETUPS)}",
+                body=True,
+                status="201",
+                answer=_schema("NewDeviceToken"),
+            ),
+        },
+        "/v1/device-tokens/{name}": {
+            "delete": _operation(
+                _SENDING, "Revoke all tokens of a device", path=("name",), status="204"
+            )
         },
         "/v1/push/key": {
             "get": _operation(_READING, "The key for a browser's PushManager", public=True)

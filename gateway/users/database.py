@@ -86,6 +86,15 @@ class User:
 
 
 @dataclass(frozen=True)
+class DeviceTokens:
+    """A device with tokens of its own."""
+
+    device: str  # USER/DEVICE
+    tokens: int
+    newest: int  # ms, when the newest one was made
+
+
+@dataclass(frozen=True)
 class Credential:
     """Proof of identity of a user, or of one of its devices, which is never an administrator."""
 
@@ -303,6 +312,17 @@ class UserStore:
                 "DELETE FROM credentials WHERE user = ? AND device = ?", (user, device)
             )
             return deleted.rowcount
+
+    def device_tokens(self, user: str) -> list[DeviceTokens]:
+        """Return the devices of a user that have tokens, by name."""
+        with self._lock:
+            rows = self._connection.execute(
+                "SELECT device, COUNT(*), MAX(created) FROM credentials"
+                " WHERE user = ? AND kind = 'token' AND device IS NOT NULL"
+                " GROUP BY device ORDER BY device",
+                (user,),
+            ).fetchall()
+        return [DeviceTokens(f"{user}/{name}", count, newest) for name, count, newest in rows]
 
     def users(self) -> list[User]:
         """Return all users, by name."""

@@ -168,6 +168,18 @@ HTTP: Final = (
     ),
     Rows(
         Row(
+            "Tokens of one's own devices: see, make, revoke",
+            _USERS | {"token": REFUSED},
+            b'{"name":"tablet","app":"owntracks_http"}',
+        ),
+        (
+            *_get("/v1/device-tokens"),
+            *_post("/v1/device-tokens"),
+            ("DELETE", "/v1/device-tokens/{name}"),
+        ),
+    ),
+    Rows(
+        Row(
             "One's own forwardings to other servers",
             _USERS | {"token": REFUSED, "session": UNKNOWN},
             b"{}",

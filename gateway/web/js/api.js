@@ -48,6 +48,40 @@ export function entrances() {
   return getJson("/v1/entrances");
 }
 
+/** @returns {Promise<types.DeviceTokens[]>} the viewer's devices that have tokens */
+export async function deviceTokens() {
+  return (await getJson("/v1/device-tokens")) ?? [];
+}
+
+/**
+ * A new token of a device, and what sets up the app.
+ * @param {string} name
+ * @param {types.AppName} app
+ * @returns {Promise<types.NewDeviceToken>}
+ */
+export async function makeDeviceToken(name, app) {
+  const answer = await fetch("/v1/device-tokens", {
+    method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ name, app }),
+  });
+  if (answer.ok) return answer.json();
+  throw new Unanswered(await errorOf(answer));
+}
+
+/** @param {string} name of the viewer's device, without the user */
+export async function revokeDeviceTokens(name) {
+  const answer = await fetch(`/v1/device-tokens/${encodeURIComponent(name)}`, { method: "DELETE" });
+  if (!answer.ok) throw new Unanswered(await errorOf(answer));
+}
+
+/**
+ * What the platform has refused of a device today.
+ * @param {string} device
+ * @returns {Promise<types.Refusal[]>}
+ */
+export async function refusals(device) {
+  return (await getJson(devicePath(device, "/receipts")))?.refused ?? [];
+}
+
 /**
  * @param {string} path
  * @param {AbortSignal} [signal]

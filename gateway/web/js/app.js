@@ -87,6 +87,7 @@ export class App extends EventTarget {
     byId("zoom-out", "button").addEventListener("click", () => map.map?.zoomOut());
     byId("fit", "button").addEventListener("click", () => this.tell("fit"));
     byId("guide-button", "button").addEventListener("click", () => this.guide.open());
+    this.guide.addEventListener("phone", () => this.go({ page: "devices" }));
     byId("settings-button", "button").addEventListener("click", () => byId("settings", "settings-dialog").open());
     byId("skip", "a").addEventListener("click", (event) => { event.preventDefault(); byId("rooms", "div").focus(); });
     map.addEventListener("moved", () => this.remember());

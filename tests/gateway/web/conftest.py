@@ -12,14 +12,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
 import pytest
 import pytest_asyncio
 from aiohttp import WSMsgType, web
 from playwright.async_api import Browser, Page, async_playwright, expect
 
+from gateway.users.app_setups import SETUPS, PhoneDevice, Platform
 from gateway.web import base_map, vendor
 from geoservice.tiles.served import ServedTiles
 from geoservice.web.tiles import TileRoutes
+from waylog.config import Endpoint
 
 PAGE = Path(vendor.__file__).parent
 BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
@@ -68,6 +71,7 @@ class FakeGateway:
             **{"user": "demo", "device": None, "admin": True, "open": False, "oversees": True}
         }
         self.entrances: dict[str, Any] = {"mqtt_port": 1883, "demo_token": "data/demo.token"}
+        self.device_tokens: list[dict[str, Any]] = []
         self.sockets: set[web.WebSocketResponse] = set()
         self.streams: set[web.StreamResponse] = set()
         self.url = ""
@@ -129,6 +133,9 @@ class FakeGateway:
         app.router.add_get("/v1/session", self._who)
         app.router.add_post("/v1/session", self._sign_in)
         app.router.add_get("/v1/entrances", self._where)
+        app.router.add_get("/v1/device-tokens", self._device_tokens)
+        app.router.add_post("/v1/device-tokens", self._make_token)
+        app.router.add_delete("/v1/device-tokens/{name}", self._revoke)
         app.router.add_get("/search", self._search)
         TileRoutes(ServedTiles([self.tiles])).add_to(app)
         app.router.add_post("/reverse/batch", self._reverse)
@@ -158,6 +165,27 @@ class FakeGateway:
 
     async def _where(self, request: web.Request) -> web.Response:
         return web.json_response(self.entrances)
+
+    async def _device_tokens(self, request: web.Request) -> web.Response:
+        return web.json_response(self.device_tokens)
+
+    async def _make_token(self, request: web.Request) -> web.Response:
+        asked = await request.json()
+        device, token = (
+            f"{self.session['user']}/{asked['name']}",
+            "wl_made-by-the-simulated-gateway",
+        )
+        made = PhoneDevice(self.session["user"], asked["name"], token)
+        platform = Platform(self.url.rstrip("/"), Endpoint("127.0.0.1", 8883), tls=True)
+        self.device_tokens.append({"device": device, "tokens": 1, "newest": 1_780_000_000_000})
+        setup = msgspec.to_builtins(SETUPS[asked["app"]](platform, made))
+        answer = {"device": device, "token": token, "setup": setup}
+        return web.json_response(answer, status=201)
+
+    async def _revoke(self, request: web.Request) -> web.Response:
+        device = f"{self.session['user']}/{request.match_info['name']}"
+        self.device_tokens = [each for each in self.device_tokens if each["device"] != device]
+        return web.Response(status=204)
 
     async def _index(self, request: web.Request) -> web.StreamResponse:
         headers = {"Content-Security-Policy": CONTENT_SECURITY_POLICY}

@@ -231,6 +231,18 @@ async def test_the_guide_names_this_platform(visit: Visit, played: FakeGateway) 
     await expect(code).to_contain_text("--token-file '/srv/my data/demo.token'")
 
 
+async def test_the_guide_prefers_tls_and_leads_to_phones(visit: Visit, played: FakeGateway) -> None:
+    played.entrances = {"mqtt_port": 1883, "mqtts_port": 28883}
+    await visit.open(played.url)
+    dialog = visit.page.get_by_role("dialog")
+    await dialog.get_by_role("tab", name="MQTT").click()
+    await expect(dialog.locator("code")).to_contain_text("-p 28883 --tls-use-os-certs")
+    await expect(dialog.locator("code")).not_to_contain_text("1883 ")
+    await dialog.get_by_role("button", name="Add a phone").click()
+    await expect(dialog).to_be_hidden()
+    await expect(visit.page.get_by_text("You have no device yet")).to_be_visible()
+
+
 async def test_an_age_is_told_in_words(visit: Visit, played: FakeGateway) -> None:
     now = int(time.time() * 1000)
     for name, seconds, words in (

@@ -26,9 +26,9 @@ function commandsFor({ origin, host, session, entrances }) {
     { title: t("guide.http"), hint: t("guide.http_hint"),
       text: `curl -u "${user}:${token}" \\\n  ${origin}/v1/positions \\\n  -d '{"device":"phone","lat":47.1410,"lon":9.5209}'` },
   ];
-  const port = entrances?.mqtt_port ?? entrances?.mqtts_port;
+  const port = entrances?.mqtts_port ?? entrances?.mqtt_port;
   if (port) {
-    const tls = entrances?.mqtt_port ? "" : " --tls-use-os-certs";
+    const tls = entrances?.mqtts_port ? " --tls-use-os-certs" : "";
     list.push({ title: t("guide.mqtt"), hint: t("guide.mqtt_hint"),
       text: `mosquitto_pub -h ${host} -p ${port}${tls} -u ${user} -P "${token}" \\\n  -t owntracks/${user}/phone \\\n  -m '{"_type":"location","lat":47.1410,"lon":9.5209,"tst":'$(date +%s)'}'` });
   }
@@ -39,6 +39,7 @@ function commandsFor({ origin, host, session, entrances }) {
 }
 
 export class StartGuide extends HTMLElement {
+  /** Events: `phone` (one is to be added). */
   dialog = make("dialog", { className: "guide", "aria-labelledby": "guide-title" });
   heading = make("h2", { id: "guide-title", tabindex: "-1", autofocus: true });
   lead = make("p", { className: "lead" });
@@ -64,11 +65,16 @@ export class StartGuide extends HTMLElement {
     this.dialog.addEventListener("close", () => { this.dismissed = true; });
     const copy = make("button", { className: "primary", type: "button" }, this.copyIcon, this.copyWord);
     copy.addEventListener("click", () => this.copy());
+    const phone = make("button", { className: "plain", type: "button", text: t("guide.phone") });
+    phone.addEventListener("click", () => {
+      this.dialog.close();
+      this.dispatchEvent(new Event("phone"));
+    });
     this.dialog.replaceChildren(
       make("header", {}, this.heading, close),
       this.lead, this.tabs,
       make("div", { role: "tabpanel", id: "guide-panel" }, this.hint, make("pre", { tabindex: "0" }, this.code)),
-      make("footer", {}, this.wait, this.said, copy),
+      make("footer", {}, this.wait, this.said, phone, copy),
     );
     this.replaceChildren(this.dialog);
     this.setPlatform(null, null);

@@ -74,6 +74,36 @@ export interface Entrances {
   command?: string | null;
 }
 
+/** A row of GET /v1/device-tokens; `newest` is when the newest token was made, ms. */
+export interface DeviceTokens {
+  device: string;
+  tokens: number;
+  newest: number;
+}
+
+export type AppName =
+  "owntracks_mqtt" | "owntracks_http" | "overland" | "traccar" | "gpslogger" | "home_assistant" | "colota";
+
+/** POST /v1/device-tokens: the token is in no other answer. */
+export interface NewDeviceToken {
+  device: string;
+  token: string;
+  setup: {
+    app: AppName;
+    link?: string;
+    qr_code?: string;
+    address?: string;
+    file_name?: string;
+    file?: string;
+  };
+}
+
+/** Why a gateway refused what a device sent, and how often: of GET /v1/devices/{device}/receipts. */
+export interface Refusal {
+  reason: string;
+  count: number;
+}
+
 /** GET /v1/devices/{device}/places. */
 export interface Place {
   place_id: string;

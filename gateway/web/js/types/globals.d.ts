@@ -1,4 +1,5 @@
 import type * as maplibre from "maplibre-gl";
+import type { AppSetup } from "../devices/app_setup.js";
 import type { DayPlayer } from "../diary/day_player.js";
 import type { DayTimeline } from "../diary/day_timeline.js";
 import type { MonthCalendar } from "../diary/month_calendar.js";
@@ -22,6 +23,7 @@ declare global {
   var waylog: Record<string, unknown>;
 
   interface HTMLElementTagNameMap {
+    "app-setup": AppSetup;
     "connection-dot": ConnectionDot;
     "day-player": DayPlayer;
     "day-timeline": DayTimeline;
