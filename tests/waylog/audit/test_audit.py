@@ -614,6 +614,16 @@ def test_a_log_that_does_not_answer_is_a_failure(
     assert "no Kafka broker answers at 127.0.0.1:1" in capfd.readouterr().err
 
 
+def test_a_name_that_the_gateway_would_change_is_told(
+    log: AuditedLog, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log.append([make_fix("ada/my_phone", 1)])
+    log.printed("device", "ada/my phone", "--day", DAY)
+    assert "the gateway stores 'ada/my phone' as 'ada/my_phone'" in capfd.readouterr().err
+    log.printed("device", "ada/my_phone", "--day", DAY)
+    assert "stores" not in capfd.readouterr().err
+
+
 def test_names_and_texts_of_others_cannot_move_a_cursor(log: AuditedLog) -> None:
     device = "ada/ph\u202eo\u200bne\x1b[2J"
     fixes = [make_fix(device, number) for number in range(3)]

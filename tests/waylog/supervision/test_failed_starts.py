@@ -302,7 +302,6 @@ MISTAKES: Final = (
     Mistake("fleet gaps --from typo", _USAGE, r"--from: typo: a date is expected, as in"),
     Mistake("places show --places /typo", _FAILED, r"/typo: there are no places yet"),
     Mistake("places run --once --history /typo --out {new}", _FAILED, r"/typo: there is no hist"),
-    Mistake("audit device ada/a+b", _USAGE, r"'ada/a\+b' is stored as 'ada/a_b': ask for that"),
     # Users and devices
     Mistake("user add ada --data /typo", _FAILED, r"no platform has its data in /typo.*--create"),
     Mistake("user list --users {torn}", _FAILED, r"cannot be opened as a database"),
