@@ -92,6 +92,9 @@ class AtLeastOnceResults(Generic[StateT]):
         if not self._unacknowledged:
             self._commit_now(leaving)
 
+    def give_up(self) -> None:
+        """Do nothing: an offset is acknowledged once all results before it are stored."""
+
     def abandon(self) -> None:
         """Do nothing: results that come twice are no error."""
 

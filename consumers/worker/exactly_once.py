@@ -163,6 +163,10 @@ class ExactlyOnceResults(Generic[StateT]):
         if self._is_open:
             self._commit(leaving)
 
+    def give_up(self) -> None:
+        """Commit nothing more; `close` aborts what is open."""
+        self._is_void = True
+
     def abandon(self) -> None:
         """Abort the transaction: it may have results of partitions that others own now."""
         if self._is_open:

@@ -63,6 +63,9 @@ class Results(Protocol[StateT]):
     def hand_over(self, leaving: Sequence[Assignment[StateT]]) -> None:
         """Store all results and commit the offsets of these partitions, as far as time allows."""
 
+    def give_up(self) -> None:
+        """Note that results may be incomplete: no offset of their records may be committed."""
+
     def abandon(self) -> None:
         """Note that partitions were lost: what is not committed belongs to their new owner."""
 
@@ -119,13 +122,10 @@ class ResultProducer:
                 value = keys.seal_value(topic, value, key)
             if partition is None:
                 partition = _BY_KEY
+            more: dict[str, Any] = {} if headers is None else {"headers": dict(headers)}
+            if timestamp is not None:
+                more["timestamp"] = timestamp
             try:
-                if headers is None and timestamp is None:
-                    produce(topic, value, key, partition)
-                    continue
-                more: dict[str, Any] = {} if headers is None else {"headers": dict(headers)}
-                if timestamp is not None:
-                    more["timestamp"] = timestamp
                 produce(topic, value, key, partition, **more)
             except BufferError:
                 self._produce_later(wait, topic, value, key, partition, **more)

@@ -121,6 +121,7 @@ class Session(Generic[StateT]):
         """Consume until the worker stops; raises SessionFailed, and ConfigError for a master key
         that is missing or wrong.
         """
+        is_complete = False
         try:
             if not self._await_topics():
                 return
@@ -138,6 +139,7 @@ class Session(Generic[StateT]):
             self._loop()
             if self._log_answers():
                 self._results.hand_over(self._assignments.all())
+            is_complete = True
         except TransactionAborted as error:
             logger.warning("the last records are processed again: %s", error)
         except KafkaException as error:
@@ -148,6 +150,10 @@ class Session(Generic[StateT]):
         except LogUnreachable as error:
             raise SessionFailed(str(error)) from error
         finally:
+            if not is_complete:
+                # Whatever it was, it may have come amid the results of a batch. Leaving the group
+                # would commit them with the offsets of all records of the batch.
+                self._results.give_up()
             self._close()
 
     def _loop(self) -> None:
