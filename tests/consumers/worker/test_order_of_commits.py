@@ -7,10 +7,10 @@ worker stops. The log is our broker, or Apache Kafka (-m kafka).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -20,7 +20,7 @@ from consumers.worker.erasure_filter import ErasureFilter
 from consumers.worker.exactly_once import ExactlyOnceResults
 from consumers.worker.membership import Membership, WorkerSettings
 from consumers.worker.processing_guarantee import EXACTLY_ONCE
-from consumers.worker.records import OutputRecord
+from consumers.worker.records import InputRecord, OutputRecord
 from consumers.worker.results import SessionFailed
 from consumers.worker.worker import Worker
 from tests.consumers.running import await_condition
@@ -121,6 +121,35 @@ def running(
         yield stop
     finally:
         stop()
+
+
+class FailsAmidABatch(Counter):
+    """A batch ends with a result that cannot be written, as by a mistake in this program."""
+
+    def process(
+        self,
+        batch: Mapping[int, Sequence[InputRecord]],
+        states: Mapping[int, Counts],
+        now_ms: int,
+    ) -> list[OutputRecord]:
+        wrong: Any = object()
+        return [*super().process(batch, states, now_ms), OutputRecord("out", None, b"key", wrong)]
+
+
+def test_a_session_that_fails_amid_the_results_of_a_batch_commits_none_of_it(log: Log) -> None:
+    settings = WorkerSettings(processing_guarantee=EXACTLY_ONCE)
+    log.send()
+    worker: Worker[Counts] = Worker(
+        *(log.servers, GROUP, "in", FailsAmidABatch(lambda *_: b"of a part")),
+        client_id="counter",
+        telemetry=NoTelemetry(),
+        settings=settings,
+    )
+    with pytest.raises(TypeError):
+        worker.run()
+    with running(log.servers, settings):
+        log.await_committed(1)
+    assert log.results() == [b"1"]
 
 
 @pytest.mark.parametrize("keeps_state", [True, False])
