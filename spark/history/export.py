@@ -111,10 +111,9 @@ def _read(
     names = _periods(reader, from_ms, to_ms)
     periods = (_period(reader, each, devices, from_ms, to_ms) for each in names)
     if len(devices) == 1:
-        yield devices[0], (day for rows in periods for day in _days(rows))
+        yield devices[0], (day for rows in periods for day in _days(_sorted(rows)))
         return
-    rows = pa.concat_tables([HISTORY_SCHEMA.empty_table(), *periods])
-    rows = rows.sort_by([(name, "ascending") for name in ("device", "time", "kafka_offset")])
+    rows = _sorted(pa.concat_tables([HISTORY_SCHEMA.empty_table(), *periods]), "device")
     runs = pc.run_end_encode(rows["device"].combine_chunks())
     ends = runs.run_ends.to_pylist()
     own = dict(zip(runs.values.to_pylist(), pairwise([0, *ends]), strict=True))
@@ -130,6 +129,10 @@ def _periods(reader: HistoryReader, from_ms: int, to_ms: int) -> Iterator[str]:
             yield period
 
 
+def _sorted(rows: pa.Table, *first: str) -> pa.Table:
+    return rows.sort_by([(name, "ascending") for name in (*first, "time", "kafka_offset")])
+
+
 def _days(rows: pa.Table) -> Iterator[pa.Table]:
     """Yield the days of rows that are ascending by time."""
     days = np.floor_divide(rows["time"].to_numpy(), DAY_MS)
@@ -142,14 +145,13 @@ def _days(rows: pa.Table) -> Iterator[pa.Table]:
 def _period(
     reader: HistoryReader, period: str, devices: Sequence[str], from_ms: int, to_ms: int
 ) -> pa.Table:
-    """Return the fixes of devices in a period, ascending by time."""
+    """Return the fixes of devices in a period, as they lie in its files."""
     for attempt in range(_ATTEMPTS):
         try:
             batches = [
                 _own(batch, devices, from_ms, to_ms) for batch in reader.scan(period, devices)
             ]
-            table = pa.Table.from_batches(batches, HISTORY_SCHEMA)
-            return table.sort_by([("time", "ascending"), ("kafka_offset", "ascending")])
+            return pa.Table.from_batches(batches, HISTORY_SCHEMA)
         except FileNotFoundError:
             # A compaction has replaced files since the reader listed them.
             if attempt == _ATTEMPTS - 1:
