@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 #: U+0001..U+001F, U+007F..U+009F and U+0000, as part of a character class of `re`.
@@ -13,3 +14,10 @@ NONCHARACTERS: Final = "\\ufdd0-\\ufdef" + "".join(
 #: Characters that the name of a device cannot contain. They include the MQTT level separator and
 #: wildcards, and lone surrogates, which stand for bytes that are not UTF-8.
 FORBIDDEN_IN_NAMES: Final = rf" /+#\ud800-\udfff{CONTROL_CHARACTERS}{NONCHARACTERS}"
+
+_FORBIDDEN: Final = re.compile(f"[{FORBIDDEN_IN_NAMES}]+")
+
+
+def chosen_name(text: str) -> str:
+    """Return the name of a device that a person has given it, with `_` for what it cannot have."""
+    return _FORBIDDEN.sub("_", text.strip())

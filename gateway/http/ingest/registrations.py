@@ -8,14 +8,13 @@ encrypt, the user's key.
 from __future__ import annotations
 
 import asyncio
-import re
 import secrets
 from typing import Any, Final
 
 import msgspec
 from aiohttp import web
 
-from gateway.formats.characters import FORBIDDEN_IN_NAMES
+from gateway.formats.characters import chosen_name
 from gateway.http.ingest.ingest import Ingest
 from gateway.http.requests.authentication import known_user
 from gateway.http.requests.responses import COMMAND_BYTES_MAX, Refused, json_answer
@@ -27,8 +26,6 @@ from waylog.malformed import MALFORMED
 #: Device tokens of one user; at this number no more are made here.
 TOKENS_MAX: Final = 200
 _NAME_CHARACTERS_MAX: Final = 128
-#: Characters that a device's name cannot contain, see gateway.users.database.DEVICE_NAME.
-_FORBIDDEN = re.compile(f"[{FORBIDDEN_IN_NAMES}]+")
 
 
 class _Registration(msgspec.Struct):
@@ -63,7 +60,7 @@ class Registrations:
             self._services.admission.take_registration(identity)
         except QuotaExceeded as error:
             raise Refused(429, str(error), {"Retry-After": error.retry_after}) from error
-        name = _FORBIDDEN.sub("_", asked.device_name.strip())[:_NAME_CHARACTERS_MAX]
+        name = chosen_name(asked.device_name)[:_NAME_CHARACTERS_MAX]
         if not name:
             raise Refused(400, "device_name is empty")
         try:

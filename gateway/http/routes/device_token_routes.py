@@ -7,14 +7,13 @@ device would otherwise make itself another, which outlives it.
 from __future__ import annotations
 
 import asyncio
-import re
 from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
 from aiohttp import web
 
-from gateway.formats.characters import FORBIDDEN_IN_NAMES
+from gateway.formats.characters import chosen_name
 from gateway.http.ingest.ingest import Ingest
 from gateway.http.ingest.registrations import TOKENS_MAX
 from gateway.http.requests.authentication import known_user
@@ -29,7 +28,6 @@ from waylog.config import Endpoint
 from waylog.malformed import MALFORMED
 
 _PATH: Final = "/v1/device-tokens"
-_FORBIDDEN: Final = re.compile(f"[{FORBIDDEN_IN_NAMES}]+")
 
 
 class _Asked(msgspec.Struct):
@@ -87,7 +85,7 @@ class DeviceTokenRoutes:
             asked = msgspec.json.decode(body, type=_Asked)
         except MALFORMED as error:
             raise Refused(400, f"not a device with its app: {error}") from error
-        name = _FORBIDDEN.sub("_", asked.name.strip())
+        name = chosen_name(asked.name)
         if DEVICE_NAME.fullmatch(name) is None:
             raise Refused(400, "name must have 1 to 128 characters")
         if asked.app not in SETUPS:
