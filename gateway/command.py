@@ -32,6 +32,7 @@ from waylog.config import (
 )
 from waylog.folders import check_folder
 from waylog.history.storage_url import check_storage_url
+from waylog.network.outbound.reachable_networks import ReachableNetworks
 from waylog.network.served_hosts import ServedHosts
 from waylog.network.tls.certificate_dates import read_dates
 from waylog.observability.log_lines import configure_logging
@@ -162,6 +163,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="URI",
         help="mailto: or https: address of the operator; switches Web Push on, which sends to "
         "push services in the internet",
+    )
+    add(
+        "--alert-networks",
+        default="",
+        metavar="LIST",
+        help="networks beside the internet, with commas between, whose servers users may have told "
+        "of events (webhooks): 192.168.1.0/24 (default: none)",
     )
     add(
         "--trusted-proxy",
@@ -349,6 +357,7 @@ def run(arguments: argparse.Namespace) -> int:
         view_tail_records=arguments.view_tail,
         views=arguments.views or DataDirectory(arguments.data).views,
         append_timeout_s=arguments.append_timeout,
+        alert_networks=_networks(arguments.alert_networks),
     )
     _check_machine(arguments, settings)
     configure_logging()
@@ -379,3 +388,10 @@ def _metrics_access(arguments: argparse.Namespace) -> MetricsAccess:
         raise ConfigError(f"--metrics-token-file {describe_os_error(error)}") from None
     except ValueError as error:
         raise ConfigError(f"--metrics-token-file: {error}") from None
+
+
+def _networks(text: str) -> tuple[str, ...]:
+    """Return the networks of a list; raises ConfigError."""
+    networks = tuple(each.strip() for each in text.split(",") if each.strip())
+    ReachableNetworks(networks)
+    return networks

@@ -43,16 +43,19 @@ from gateway.http.requests.responses import (
 )
 from gateway.http.requests.services import SERVICES, Services
 from gateway.http.routes import diary_routes, reading, receipts
+from gateway.http.routes.alert_routes import AlertRoutes
 from gateway.http.routes.device_token_routes import DeviceTokenRoutes
 from gateway.http.routes.forwarding_admin_routes import ForwardingAdminRoutes
 from gateway.http.routes.forwarding_routes import ForwardingRoutes
 from gateway.http.routes.geocoder import GeocoderProxy
 from gateway.http.routes.notice_routes import NoticeRoutes
 from gateway.http.routes.pages import Pages
+from gateway.http.routes.place_routes import PlaceRoutes
 from gateway.http.routes.push_routes import PushRoutes
 from gateway.http.routes.session_routes import SessionRoutes
 from gateway.http.routes.stream import serve_stream
 from gateway.http.routes.websocket import serve_websocket
+from gateway.http.routes.zone_routes import ZoneRoutes
 from gateway.http.starting import StartingServer, listen
 from gateway.limits.turn_clock import Asker
 from gateway.observability.exposition import exposition
@@ -258,6 +261,9 @@ def build_application(services: Services, client_id: str) -> web.Application:
             *proxy.routes(),
             *PushRoutes(services, ingest).routes(),
             *NoticeRoutes(services, ingest).routes(),
+            *ZoneRoutes(services, ingest).routes(),
+            *AlertRoutes(services, ingest).routes(),
+            *PlaceRoutes(services, ingest).routes(),
             *ForwardingRoutes(services, ingest).routes(),
             *ForwardingAdminRoutes(services, ingest).routes(),
             *DeviceTokenRoutes(services, ingest).routes(),
@@ -273,6 +279,7 @@ def build_application(services: Services, client_id: str) -> web.Application:
 
     async def end_viewers(_: web.Application) -> None:
         services.viewers.close()
+        await services.recent_events.close()
 
     async def close(_: web.Application) -> None:
         await ranges.close()

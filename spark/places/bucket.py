@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from spark.fixes.fix_table import Part, Source, by_device, part_of, read_shard, read_source, split
 from spark.fixes.fixes import Fixes, distances_m
 from spark.fixes.schema import DAY_MS, date_text
-from spark.places.edits import PlaceEdit, apply_edits
 from spark.places.finding import DevicePlaces, find_places
 from spark.places.names import PlaceName, PlaceNames
 from spark.places.schema import (
@@ -32,6 +31,7 @@ from spark.places.schema import (
 from spark.places.stay_points import STAY_TYPE, StayFinder
 from spark.places.stays import Stays
 from waylog.history.history_reader import HistoryReader
+from waylog.history.place_edits import PlaceEdit, apply_edits
 from waylog.history.storage import Storage
 
 #: Metres by which a place's centre may have moved since the last computation for it to keep its id.
@@ -220,9 +220,10 @@ class _Bucket:
             stays = _joined([*self._stays.get(device, []), finder.take_open()])
             found = find_places(device, Stays.of(stays), names.local_offsets)
             ids = keep_ids(found, known.get(device, []))
-            places += _place_rows(
-                device, found, ids, known.get(device, []), self._task.edits.get(device, []), names
-            )
+            rows = _place_rows(device, found, ids, known.get(device, []), names)
+            parts = apply_edits(rows, self._task.edits.get(device, []))
+            places += rows
+            ids = {each: parts.get(known_id, known_id) for each, known_id in ids.items()}
             visits += _visit_rows(device, found, ids)
             trips += _trip_rows(device, found, ids)
         gone = pa.array(changed, pa.string())
@@ -328,7 +329,6 @@ def _place_rows(
     found: DevicePlaces,
     ids: dict[str, str],
     older: list[dict[str, Any]],
-    edits: list[PlaceEdit],
     names: PlaceNames,
 ) -> list[dict[str, Any]]:
     known = {row["place_id"]: row for row in older}
@@ -370,7 +370,6 @@ def _place_rows(
                 "named_by": None,
             }
         )
-    apply_edits(rows, edits)
     return rows
 
 

@@ -96,8 +96,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _name(arguments: argparse.Namespace) -> int:
     import time
 
-    from spark.places.edits import PlaceEdit
     from spark.places.topics import append_edit
+    from waylog.history.place_edits import PlaceEdit
     from waylog.kafka.clients import LogUnreachable
 
     if arguments.name is None and arguments.label is None:

@@ -36,10 +36,10 @@ from spark.fixes.fix_table import (
     split,
 )
 from spark.places.bucket import BucketResult, BucketTask, run_bucket
-from spark.places.edits import PlaceEdit
 from spark.places.schema import FILE, PLACES_SCHEMA
 from spark.runtime.tasks import Engine
 from waylog.history.history_reader import HistoryReader, OffsetSpan, merge_spans
+from waylog.history.place_edits import PlaceEdit
 from waylog.history.storage import Storage
 from waylog.malformed import MALFORMED
 

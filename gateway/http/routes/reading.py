@@ -202,7 +202,8 @@ async def _places(request: web.Request) -> web.Response:
     except PlacesUnavailable as error:
         raise unavailable(str(error)) from error
     if past.since is None:
-        return await _rows_answer(places, past, services)
+        edited = await services.edited_places.places(past.device, places)
+        return await _rows_answer(edited, past, services)
     visits = await archived(services.archive.visits(past.device, past.since, LATEST_MS, past.asker))
     stays = StaysSince(past.since)
     async for some in _in_steps(rows_of(visits), past, services):
@@ -219,7 +220,14 @@ async def _visits(request: web.Request) -> web.Response:
         services.archive.visits(past.device, past.from_ms, past.to_ms, past.asker)
     )
     if past.since is None:
-        return raw_json_answer(visits)
+        parts = await services.edited_places.parts(past.device, services.places.known(past.device))
+        if not parts:
+            return raw_json_answer(visits)
+        return await _rows_answer(
+            (row | {"place_id": parts.get(row["place_id"], row["place_id"])}
+             for row in rows_of(visits)),
+            *(past, services),
+        )  # fmt: skip
     told = services.friend_filter.visits(past.owner, rows_of(visits), past.since)
     return await _rows_answer(told, past, services)
 

@@ -20,7 +20,6 @@ from spark.fixes.schema import HISTORY_SCHEMA
 from spark.fixes.staging import StagedFile, land
 from spark.history.files import HistoryFiles
 from spark.places.bucket import keep_ids
-from spark.places.edits import PlaceEdit
 from spark.places.finding import Place, find_places
 from spark.places.job import read_state, write_places
 from spark.places.schema import FILE, PLACES_SCHEMA
@@ -29,6 +28,7 @@ from spark.runtime.tasks import LocalEngine, SparkEngine
 from tests.spark.synthetic import Person, degrees, make_person
 from waylog.cli import main
 from waylog.history.history_reader import HistoryReader
+from waylog.history.place_edits import PlaceEdit
 from waylog.history.storage import Storage
 
 pytestmark = pytest.mark.early

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from spark.places.edits import PlaceEdit
 from spark.places.topics import append_edit, read_edits
 from tests.odd_records import MALFORMED_VALUES
+from waylog.history.place_edits import PlaceEdit
 from waylog.kafka.librdkafka_producer import append_records
 from waylog.kafka.topics import PLACE_EDIT
 
