@@ -49,7 +49,7 @@ class _Asked(msgspec.Struct, forbid_unknown_fields=True):
     geometry: dict[str, Any]
     radius: float | None = None
     width: float | None = None
-    devices: Annotated[list[str], msgspec.Meta(max_length=100)] | None = None
+    devices: Annotated[list[str], msgspec.Meta(min_length=1, max_length=100)] | None = None
     alerts: list[str] | None = None
     dwell: float | None = None
     minimum: float | None = None

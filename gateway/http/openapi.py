@@ -33,6 +33,7 @@ _SENDING: Final = "Sending"
 _READING: Final = "Reading"
 _GEOCODING: Final = "Geocoding"
 _FORWARDING: Final = "Forwarding"
+_ZONES: Final = "Places and zones"
 _OPERATING: Final = "Operating"
 _LOG: Final = "The log (administrators)"
 
@@ -254,6 +255,70 @@ def _paths() -> dict[str, Any]:
                 status="201",
             ),
             "delete": _operation(_READING, "No longer", body=True, status="204"),
+        },
+        "/v1/geofences": {
+            "get": _operation(_ZONES, "One's own zones"),
+            "post": _operation(
+                _ZONES,
+                "A new zone: name, geometry (GeoJSON: Point with radius, LineString with width, "
+                "Polygon, MultiPolygon; metres), devices, alerts (enter, leave, dwell), dwell (s), "
+                "minimum (s), channels, always",
+                body=True,
+                status="201",
+            ),
+        },
+        "/v1/geofences/{geofence}": {
+            "get": _operation(_ZONES, "One of one's own zones", path=("geofence",)),
+            "put": _operation(_ZONES, "Another zone in its place", path=("geofence",), body=True),
+            "delete": _operation(_ZONES, "Delete a zone", path=("geofence",), status="204"),
+        },
+        "/v1/events": {
+            "get": _operation(
+                _ZONES,
+                "What has happened in zones in seven days, the newest last; with `after` (a cursor "
+                "of an answer) only what is newer, and with `wait` (s) as soon as there is some",
+                query=("after", "wait"),
+            )
+        },
+        "/v1/alert-channels": {
+            "get": _operation(_ZONES, "One's own servers that are told of events"),
+            "post": _operation(
+                _ZONES,
+                "A new one: name, kind (webhook, apprise, ntfy), url, token, signing_secret",
+                body=True,
+                status="201",
+            ),
+        },
+        "/v1/alert-channels/{channel}": {
+            "put": _operation(_ZONES, "Another channel in its place", path=("channel",), body=True),
+            "delete": _operation(_ZONES, "Delete a channel", path=("channel",), status="204"),
+        },
+        "/v1/alert-channels/{channel}/test": {
+            "post": _operation(_ZONES, "Send a test now", path=("channel",))
+        },
+        "/v1/alert-settings": {
+            "get": _operation(_ZONES, "Quiet hours, and the language of texts"),
+            "put": _operation(
+                _ZONES,
+                'Set them: {"quiet": {"from": "22:00", "until": "07:00", "time_zone": '
+                '"Europe/Vaduz"}, "language": "de"}',
+                body=True,
+            ),
+        },
+        "/v1/devices/{device}/place-edits": {
+            "get": _of_device("What one has said of the places of a device of one's own")
+        },
+        "/v1/devices/{device}/places/{place}": {
+            "patch": _operation(
+                _ZONES,
+                "Say what a place is: name, label (home, work, none), merged_into (a place's id), "
+                "deleted; null or false takes it back",
+                path=("device", "place"),
+                body=True,
+            ),
+            "delete": _operation(
+                _ZONES, "Leave a place out", path=("device", "place"), status="204"
+            ),
         },
         "/v1/forwardings": {
             "get": _operation(_FORWARDING, "The user's forwardings, without secrets"),

@@ -67,6 +67,8 @@ _SENDS: Final = verdicts(YES, nobodies=UNKNOWN, session=UNKNOWN, looker=REFUSED)
 _SEES: Final = verdicts(YES, nobodies=UNKNOWN, former=REFUSED, other=REFUSED, looker=REFUSED)
 _ADMIN: Final = verdicts(REFUSED, nobodies=UNKNOWN, session=UNKNOWN, admin=YES)
 _FORWARDING: Final = "/v1/forwardings/{forwarding}"
+_ZONE: Final = "/v1/geofences/{geofence}"
+_CHANNEL: Final = "/v1/alert-channels/{channel}"
 _CONSUMER: Final = "/consumers/{group}/instances/{instance}"
 
 
@@ -176,6 +178,31 @@ HTTP: Final = (
             *_get("/v1/device-tokens"),
             *_post("/v1/device-tokens"),
             ("DELETE", "/v1/device-tokens/{name}"),
+        ),
+    ),
+    Rows(
+        Row(
+            "One's own zones, what happens there, and how one is told",
+            _USERS | {"token": REFUSED},
+            b"{}",
+        ),
+        (
+            *_get("/v1/geofences", _ZONE, "/v1/events", "/v1/alert-channels"),
+            *_get("/v1/alert-settings"),
+            *_post("/v1/geofences", "/v1/alert-channels", f"{_CHANNEL}/test"),
+            *(("PUT", _ZONE), ("DELETE", _ZONE), ("PUT", _CHANNEL), ("DELETE", _CHANNEL)),
+            ("PUT", "/v1/alert-settings"),
+        ),
+    ),
+    Rows(
+        Row(
+            "Say what the places of the device are",
+            verdicts(REFUSED, nobodies=UNKNOWN, owner=YES, session=YES),
+            b"{}",
+        ),
+        (
+            *_get("/v1/devices/{device}/place-edits"),
+            *((method, "/v1/devices/{device}/places/{place}") for method in ("PATCH", "DELETE")),
         ),
     ),
     Rows(

@@ -34,6 +34,8 @@ class PlaceEdit(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
     label: str | None = None  # home, work or none
     merged_into: str | None = None  # id of the place that this one is a part of
     deleted: bool = False
+    #: What the place was called when it was edited, to speak of one that is left out.
+    known_as: str | None = None
 
     @property
     def key(self) -> bytes:

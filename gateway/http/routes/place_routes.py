@@ -106,6 +106,8 @@ class PlaceRoutes:
                     device=device, place_id=place_id, lat=row["lat"], lon=row["lon"], time=0
                 )
             _check(members, rows, row, before)
+            if row is not None:
+                members["known_as"] = row["name"] or row["address"]
             edit = msgspec.structs.replace(before, time=max(now_ms(), before.time + 1), **members)
             edits = self._services.edited_places.edits
             await from_log(edits.put(edit.key.decode(), msgspec.json.encode(edit)))

@@ -82,6 +82,122 @@ export async function refusals(device) {
   return (await getJson(devicePath(device, "/receipts")))?.refused ?? [];
 }
 
+/** The viewer has no right to it, and will not get one by waiting. */
+export class Forbidden extends Error {}
+
+/**
+ * Send JSON; throws what the gateway says of it.
+ * @param {string} method
+ * @param {string} path
+ * @param {unknown} [body]
+ */
+async function send(method, path, body) {
+  const json = body === undefined ? {} : { headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
+  const answer = await fetch(path, { method, ...json });
+  if (answer.status === 401) throw new SignInNeeded(path);
+  if (!answer.ok) throw new Unanswered(await errorOf(answer));
+  return answer.status === 204 ? null : answer.json();
+}
+
+/** @returns {Promise<types.Zone[]>} */
+export async function zones() {
+  return (await getJson("/v1/geofences")) ?? [];
+}
+
+/**
+ * Make a zone, or put another one in its place.
+ * @param {string | null} id
+ * @param {types.ZoneBody} zone
+ * @returns {Promise<types.Zone>}
+ */
+export function saveZone(id, zone) {
+  return id === null ? send("POST", "/v1/geofences", zone) : send("PUT", `/v1/geofences/${encodeURIComponent(id)}`, zone);
+}
+
+/** @param {string} id */
+export function deleteZone(id) {
+  return send("DELETE", `/v1/geofences/${encodeURIComponent(id)}`);
+}
+
+/**
+ * What has happened in zones behind a cursor, as soon as there is some.
+ * @param {string} after
+ * @param {number} waitS
+ * @returns {Promise<{cursor: string, events: types.ZoneEvent[]} | null>}
+ */
+export async function events(after, waitS) {
+  const answer = await fetch(`/v1/events?${new URLSearchParams({ after, wait: String(waitS) })}`);
+  if (answer.status === 401) throw new SignInNeeded("/v1/events");
+  if (answer.status === 403) throw new Forbidden(await errorOf(answer));
+  if (answer.status === 404) return null;
+  if (!answer.ok) throw new Unanswered(await errorOf(answer));
+  return answer.json();
+}
+
+/** @returns {Promise<types.AlertChannel[]>} */
+export async function alertChannels() {
+  return (await getJson("/v1/alert-channels")) ?? [];
+}
+
+/**
+ * @param {Record<string, unknown>} channel
+ * @returns {Promise<types.AlertChannel>}
+ */
+export function makeAlertChannel(channel) {
+  return send("POST", "/v1/alert-channels", channel);
+}
+
+/** @param {string} id */
+export function deleteAlertChannel(id) {
+  return send("DELETE", `/v1/alert-channels/${encodeURIComponent(id)}`);
+}
+
+/**
+ * @param {string} id
+ * @returns {Promise<types.AlertChannel>}
+ */
+export function testAlertChannel(id) {
+  return send("POST", `/v1/alert-channels/${encodeURIComponent(id)}/test`);
+}
+
+/** @returns {Promise<types.AlertSettings>} */
+export async function alertSettings() {
+  return (await getJson("/v1/alert-settings")) ?? {};
+}
+
+/** @param {types.AlertSettings} settings */
+export function setAlertSettings(settings) {
+  return send("PUT", "/v1/alert-settings", settings);
+}
+
+/** @returns {Promise<string | null>} the platform's key for Web Push; null where that is off */
+export async function pushKey() {
+  return (await getJson("/v1/push/key"))?.key ?? null;
+}
+
+/** @param {PushSubscription} subscription */
+export function subscribeToPush(subscription) {
+  return send("POST", "/v1/push/subscriptions", subscription.toJSON());
+}
+
+/**
+ * What the viewer has said of a device's places.
+ * @param {string} device
+ * @returns {Promise<types.PlaceEdit[]>}
+ */
+export async function placeEdits(device) {
+  return (await getJson(devicePath(device, "/place-edits"))) ?? [];
+}
+
+/**
+ * @param {string} device
+ * @param {string} placeId
+ * @param {Record<string, unknown>} changes
+ */
+export function editPlace(device, placeId, changes) {
+  return send("PATCH", devicePath(device, `/places/${encodeURIComponent(placeId)}`), changes);
+}
+
 /**
  * @param {string} path
  * @param {AbortSignal} [signal]

@@ -1,5 +1,6 @@
 // The page: who is signed in, what comes in, the map, and the views that show it.
 
+import { AlertFeed } from "./alert_feed.js";
 import * as api from "./api.js";
 import { DeviceStore } from "./device_store.js";
 import { byId } from "./dom.js";
@@ -11,6 +12,7 @@ import { settings } from "./settings.js";
 import { Sheet } from "./sheet.js";
 import { readState, takeSignInCode, writeState } from "./url_state.js";
 import "./elements/svg_icon.js";
+import "./elements/alert_toasts.js";
 import "./elements/connection_dot.js";
 import "./elements/navigation_bar.js";
 import "./elements/settings_dialog.js";
@@ -18,7 +20,7 @@ import "./elements/sign_in.js";
 import "./elements/start_guide.js";
 
 /** @import { DeviceRecord } from "./device_store.js" */
-/** @import { Session } from "./types/api.js" */
+/** @import { Session, ZoneEvent } from "./types/api.js" */
 /** @import { State } from "./url_state.js" */
 
 const ANNOUNCE_MS = 10000;
@@ -35,6 +37,7 @@ export class App extends EventTarget {
   store = new DeviceStore();
   live = new LiveConnection();
   sheet = new Sheet();
+  alerts = new AlertFeed();
   /** @type {Session | null} */
   session = null;
   snapshotTaken = false;
@@ -91,6 +94,12 @@ export class App extends EventTarget {
     byId("settings-button", "button").addEventListener("click", () => byId("settings", "settings-dialog").open());
     byId("skip", "a").addEventListener("click", (event) => { event.preventDefault(); byId("rooms", "div").focus(); });
     map.addEventListener("moved", () => this.remember());
+    const toasts = byId("alerts", "alert-toasts");
+    this.alerts.addEventListener("alert", (event) => toasts.tell(/** @type {CustomEvent<ZoneEvent>} */ (event).detail));
+    toasts.addEventListener("show", (event) => {
+      const { zone, device } = /** @type {CustomEvent<ZoneEvent>} */ (event).detail;
+      this.go(zone ? { page: "places", zone } : { page: "live", device });
+    });
     settings.addEventListener("change", (event) => this.settingsChanged(/** @type {CustomEvent<string[]>} */ (event).detail));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.setTheme());
     addEventListener("popstate", () => {
@@ -132,6 +141,7 @@ export class App extends EventTarget {
     button.title = session.user ? t("sign_out.user", { user: session.user }) : t("sign_out");
     this.live.start();
     this.map.signedIn();
+    if (session.user && !session.device && !session.open) this.alerts.start();
     this.guide.setPlatform(session, await api.entrances().catch(() => null));
   }
 

@@ -13,6 +13,7 @@ import { isDate } from "./calendar.js";
  * @property {string} query what the list of devices is searched for
  * @property {string | null} day the first day of the diary
  * @property {string | null} until its last day; null for one day alone
+ * @property {string | null} zone of the view of places: "all", "new" or an id; null for the places
  */
 
 /** The code of a one-time link, #sign-in=CODE, which is taken out of the URL at once; null without. */
@@ -27,7 +28,7 @@ export function takeSignInCode() {
 /** @returns {State} */
 export function readState(fragment = location.hash) {
   /** @type {State} */
-  const state = { page: "live", view: null, device: null, track: null, follow: false, query: "", day: null, until: null };
+  const state = { page: "live", view: null, device: null, track: null, follow: false, query: "", day: null, until: null, zone: null };
   for (const [index, part] of fragment.replace(/^#/, "").split("&").entries()) {
     if (index === 0 && part.split("/").length === 3 && !part.includes("=")) {
       const [zoom = NaN, lat = NaN, lon = NaN] = part.split("/").map(Number);
@@ -44,6 +45,7 @@ export function readState(fragment = location.hash) {
     else if (key === "q") state.query = text;
     else if (key === "day" && isDate(text)) state.day = text;
     else if (key === "until" && isDate(text)) state.until = text;
+    else if (key === "zone") state.zone = text || null;
   }
   return state;
 }
@@ -52,7 +54,7 @@ export function readState(fragment = location.hash) {
  * @param {State} state
  * @returns {string} the fragment, with its #
  */
-export function fragmentOf({ page, view, device, track, follow, query, day, until }) {
+export function fragmentOf({ page, view, device, track, follow, query, day, until, zone }) {
   const text = (/** @type {string} */ value) => encodeURIComponent(value).replaceAll("%2F", "/");
   const live = page === "live";
   const parts = [];
@@ -64,6 +66,7 @@ export function fragmentOf({ page, view, device, track, follow, query, day, unti
   if (live && query) parts.push(`q=${text(query)}`);
   if (!live && day) parts.push(`day=${day}`);
   if (!live && day && until && until !== day) parts.push(`until=${until}`);
+  if (page === "places" && zone) parts.push(`zone=${text(zone)}`);
   return `#${parts.join("&")}`;
 }
 

@@ -120,6 +120,76 @@ export interface Place {
   named_by?: string | null;
 }
 
+/** GET /v1/devices/{device}/place-edits. */
+export interface PlaceEdit {
+  device: string;
+  place_id: string;
+  lat: number;
+  lon: number;
+  time: number;
+  name?: string | null;
+  label?: string | null;
+  merged_into?: string | null;
+  deleted?: boolean;
+  known_as?: string | null;
+}
+
+/** A geometry of GeoJSON: Point, LineString, Polygon or MultiPolygon. */
+export interface ZoneGeometry {
+  type: string;
+  coordinates: any[];
+}
+
+/** What POST and PUT of /v1/geofences take; metres, seconds. Without devices or channels: all. */
+export interface ZoneBody {
+  name: string;
+  geometry: ZoneGeometry;
+  radius?: number;
+  width?: number;
+  devices?: string[] | null;
+  alerts: ("enter" | "leave" | "dwell")[];
+  dwell?: number;
+  minimum?: number;
+  channels?: string[] | null;
+  always?: boolean;
+}
+
+/** GET /v1/geofences. */
+export interface Zone extends ZoneBody {
+  id: string;
+}
+
+/** GET /v1/events; `alert`: the viewer is to be told in the page. */
+export interface ZoneEvent {
+  id: string;
+  device: string;
+  kind: "enter" | "leave" | "dwell" | "silence" | "speeding";
+  time: number;
+  zone: string | null;
+  name: string | null;
+  lat: number | null;
+  lon: number | null;
+  alert: boolean;
+}
+
+/** GET /v1/alert-channels: without what may be a secret. */
+export interface AlertChannel {
+  id: string;
+  name: string;
+  kind: string;
+  server: string;
+  has_token?: boolean;
+  has_signing_secret?: boolean;
+  told?: number;
+  error?: string;
+}
+
+/** /v1/alert-settings. */
+export interface AlertSettings {
+  quiet?: { from: string; until: string; time_zone: string } | null;
+  language?: string;
+}
+
 /** GET /v1/devices/{device}/visits. */
 export interface Visit {
   place_id: string | null;
