@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 import pytest
@@ -72,6 +73,12 @@ class FakeGateway:
         }
         self.entrances: dict[str, Any] = {"mqtt_port": 1883, "demo_token": "data/demo.token"}
         self.device_tokens: list[dict[str, Any]] = []
+        self.zones: dict[str, dict[str, Any]] = {}
+        self.events: list[dict[str, Any]] = []  # of zones, by time
+        self.channels: dict[str, dict[str, Any]] = {}
+        self.alert_settings: dict[str, Any] = {}
+        self.place_edits: dict[str, dict[str, Any]] = {}
+        self.refuse_zones = ""  # with this reason
         self.sockets: set[web.WebSocketResponse] = set()
         self.streams: set[web.StreamResponse] = set()
         self.url = ""
@@ -136,6 +143,17 @@ class FakeGateway:
         app.router.add_get("/v1/device-tokens", self._device_tokens)
         app.router.add_post("/v1/device-tokens", self._make_token)
         app.router.add_delete("/v1/device-tokens/{name}", self._revoke)
+        app.router.add_get("/v1/geofences", self._zones)
+        app.router.add_post("/v1/geofences", self._save_zone)
+        app.router.add_put("/v1/geofences/{zone}", self._save_zone)
+        app.router.add_delete("/v1/geofences/{zone}", self._delete_zone)
+        app.router.add_get("/v1/events", self._events)
+        app.router.add_get("/v1/alert-channels", self._channels)
+        app.router.add_post("/v1/alert-channels", self._make_channel)
+        app.router.add_get("/v1/alert-settings", self._alert_settings)
+        app.router.add_put("/v1/alert-settings", self._set_alerts)
+        app.router.add_get("/v1/push/key", self._no_push)
+        app.router.add_patch("/v1/devices/{device}/places/{place}", self._edit_place)
         app.router.add_get("/search", self._search)
         TileRoutes(ServedTiles([self.tiles])).add_to(app)
         app.router.add_post("/reverse/batch", self._reverse)
@@ -187,6 +205,57 @@ class FakeGateway:
         self.device_tokens = [each for each in self.device_tokens if each["device"] != device]
         return web.Response(status=204)
 
+    async def _zones(self, request: web.Request) -> web.Response:
+        return web.json_response(list(self.zones.values()))
+
+    async def _save_zone(self, request: web.Request) -> web.Response:
+        if self.refuse_zones:
+            return web.json_response({"error": self.refuse_zones}, status=400)
+        zone_id = request.match_info.get("zone", f"zone{len(self.zones)}")
+        self.zones[zone_id] = await request.json() | {"id": zone_id}
+        return web.json_response(self.zones[zone_id])
+
+    async def _delete_zone(self, request: web.Request) -> web.Response:
+        del self.zones[request.match_info["zone"]]
+        return web.Response(status=204)
+
+    async def _events(self, request: web.Request) -> web.Response:
+        seen = int(request.query["after"] or 0)
+        until = time.monotonic() + float(request.query["wait"])
+        while len(self.events) == seen and time.monotonic() < until:
+            await asyncio.sleep(0.02)
+        found = self.events[seen:]
+        return web.json_response({"cursor": str(len(self.events)), "events": found})
+
+    async def _channels(self, request: web.Request) -> web.Response:
+        return web.json_response(list(self.channels.values()))
+
+    async def _make_channel(self, request: web.Request) -> web.Response:
+        asked = await request.json()
+        parts = urlsplit(asked["url"])
+        shown = {name: asked[name] for name in ("name", "kind")} | {"id": str(len(self.channels))}
+        self.channels[shown["id"]] = shown | {"server": f"{parts.scheme}://{parts.netloc}"}
+        return web.json_response(self.channels[shown["id"]], status=201)
+
+    async def _alert_settings(self, request: web.Request) -> web.Response:
+        return web.json_response(self.alert_settings)
+
+    async def _set_alerts(self, request: web.Request) -> web.Response:
+        self.alert_settings = await request.json()
+        return web.json_response(self.alert_settings)
+
+    async def _no_push(self, request: web.Request) -> web.Response:
+        return web.json_response({"key": None})
+
+    async def _edit_place(self, request: web.Request) -> web.Response:
+        place_id, changes = request.match_info["place"], await request.json()
+        edit = self.place_edits.setdefault(place_id, {"place_id": place_id, "time": 1})
+        edit |= {"device": request.match_info["device"], **changes}
+        for place in self.places:
+            if place["place_id"] == place_id and "name" in changes:
+                place |= {"name": changes["name"], "named_by": "user"}
+        return web.json_response(edit)
+
     async def _index(self, request: web.Request) -> web.StreamResponse:
         headers = {"Content-Security-Policy": CONTENT_SECURITY_POLICY}
         return web.FileResponse(PAGE / "index.html", headers=headers)
@@ -197,7 +266,14 @@ class FakeGateway:
     async def _resource(self, request: web.Request) -> web.Response:
         device, resource = request.match_info["device"], request.match_info["resource"]
         if resource == "places":
-            return web.json_response(self.places)
+            gone = {
+                each["place_id"]
+                for each in self.place_edits.values()
+                if each.get("deleted") or each.get("merged_into")
+            }
+            return web.json_response([p for p in self.places if p["place_id"] not in gone])
+        if resource == "place-edits":
+            return web.json_response(list(self.place_edits.values()))
         if resource == "visits":
             begin, end = int(request.query["from"]), int(request.query["to"])
             touching = [v for v in self.visits if v["departure"] >= begin and v["arrival"] <= end]

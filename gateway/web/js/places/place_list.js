@@ -29,7 +29,7 @@ export class PlaceList extends HTMLElement {
   undoneBox = make("section", { hidden: true }, make("h3", { text: t("places.taken_out") }), this.undone);
 
   connectedCallback() {
-    if (!this.firstChild) this.replaceChildren(this.list, this.undoneBox);
+    if (!this.firstChild) this.replaceChildren(make("h2", { className: "visually-hidden", text: t("places.tab") }), this.list, this.undoneBox);
   }
 
   /**
@@ -74,7 +74,7 @@ export class PlaceList extends HTMLElement {
       place.first && place.last ? t("places.first_last", { first: day(place.first), last: day(place.last) }) : "",
     ];
     const details = make("place-details");
-    const box = make("div", { className: "place-box" }, ...facts.filter(Boolean).map((fact) => make("p", { className: "detail", text: fact })), details);
+    const box = make("div", { className: "place-box" }, make("h3", { className: "visually-hidden", text: place.title }), ...facts.filter(Boolean).map((fact) => make("p", { className: "detail", text: fact })), details);
     this.loadVisits(place, details);
     if (this.edited) box.append(this.editor(place));
     return box;

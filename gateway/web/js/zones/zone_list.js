@@ -19,7 +19,7 @@ export class ZoneList extends HTMLElement {
   connectedCallback() {
     if (this.firstChild) return;
     this.add.addEventListener("click", () => this.dispatchEvent(new Event("add")));
-    this.replaceChildren(this.add, this.list, this.latestBox);
+    this.replaceChildren(make("h2", { className: "visually-hidden", text: t("zone.tab") }), this.add, this.list, this.latestBox);
   }
 
   /**
