@@ -265,6 +265,52 @@ def test_what_the_user_says_of_a_place_counts_and_stays(tmp_path: Path) -> None:
     check()
 
 
+def test_places_are_merged_and_left_out_until_that_is_taken_back(tmp_path: Path) -> None:
+    table = table_of({"u0/p": make_person(0, days=14)})
+    history, out = tmp_path / "history", tmp_path / "places"
+    write_history(history, table)
+    write_places(LocalEngine(1), str(history), str(out))
+    before = tables_of(out)
+    home, *others = sorted(before["places"], key=lambda row: row["label"] != "home")
+    assert home["label"] == "home" and len(others) >= 2
+    whole, part = others[:2]
+
+    def edits(time_ms: int, **members: Any) -> list[PlaceEdit]:
+        return [
+            PlaceEdit(
+                **{"device": "u0/p", "place_id": row["place_id"], "lat": row["lat"]},
+                **{"lon": row["lon"], "time": time_ms},
+                **{name: value[row["place_id"]] for name, value in members.items()},
+            )
+            for row in (home, part)
+        ]
+
+    ids = home["place_id"], part["place_id"]
+    merged = dict(zip(ids, (whole["place_id"],) * 2, strict=True))
+    write_places(LocalEngine(1), str(history), str(out), edits(5, merged_into=merged))
+    after = tables_of(out)
+    rows = {row["place_id"]: row for row in after["places"]}
+    # A home stays: what friends are told is blurred around it.
+    assert rows.keys() == {row["place_id"] for row in before["places"]} - {part["place_id"]}
+    for name in ("visits", "dwell_s"):
+        assert rows[whole["place_id"]][name] == whole[name] + part[name]
+    assert sum(rows[whole["place_id"]]["profile"]) == sum(whole["profile"]) + sum(part["profile"])
+
+    def visited(tables: dict[str, list[dict[str, Any]]], place: dict[str, Any]) -> int:
+        return [row["place_id"] for row in tables["visits"]].count(place["place_id"])
+
+    assert visited(after, whole) == visited(before, whole) + visited(before, part)
+    assert visited(after, part) == 0
+
+    deleted = dict.fromkeys(ids, True)
+    write_places(LocalEngine(1), str(history), str(out), edits(6, deleted=deleted))
+    assert {row["place_id"] for row in tables_of(out)["places"]} == rows.keys()
+    write_places(LocalEngine(1), str(history), str(out), edits(7))
+    again = tables_of(out)
+    for name in ("places", "visits"):
+        assert again[name] == before[name]
+
+
 def test_an_edit_of_the_future_hides_no_later_one(tmp_path: Path) -> None:
     table = table_of({f"u{number}/p": make_person(number, days=7) for number in range(2)})
     history, out = str(tmp_path / "history"), tmp_path / "places"
