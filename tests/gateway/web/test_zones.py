@@ -367,6 +367,7 @@ async def test_from_a_new_phone_to_an_alert(
         await person.click("button", "New zone")
         await person.type("Name", "School")
         await person.click("button", "Save")
+        # docs/web.md names these clicks.
         await expect(page.locator("zone-list .zone")).to_contain_text("School")
         assert (len(person.clicked), len(person.typed)) == (7, 2), person.clicked
 
