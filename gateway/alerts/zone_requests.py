@@ -19,8 +19,8 @@ from waylog.geofences.definition import (
     decode_geofence,
     line_of,
     polygons_of,
+    shape_members,
 )
-from waylog.geofences.geojson import shape_members
 from waylog.great_circle import distance_m
 
 ZONES_PER_USER_MAX: Final = 100

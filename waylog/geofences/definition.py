@@ -20,7 +20,7 @@ stays the same one when it is renamed. What its owner is told of it, and how, is
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -117,6 +117,31 @@ def check_key(owner: str, name: str) -> str:
     if "/" in owner:
         raise InvalidGeofence(f"the owner is a user, without a slash: {owner}")
     return f"{owner}/{name}"
+
+
+def shape_members(geometry: dict[str, Any], properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the member of a definition that a geometry stands for; raises InvalidGeofence.
+
+    `properties` has `radius` of a Point and `width` of a LineString, in metres.
+    """
+    kind = geometry.get("type")
+    if kind in ("Polygon", "MultiPolygon"):
+        return {"polygon": geometry}
+    if kind == "LineString":
+        return {"corridor": {"line": geometry, "width": _needed("width", properties)}}
+    if kind == "Point":
+        position = geometry.get("coordinates")
+        if not isinstance(position, list) or len(position) < 2:
+            raise InvalidGeofence("geometry.coordinates: [longitude, latitude] is expected")
+        radius = _needed("radius", properties)
+        return {"circle": {"lon": position[0], "lat": position[1], "radius": radius}}
+    raise InvalidGeofence("geometry.type: Point, LineString, Polygon or MultiPolygon is expected")
+
+
+def _needed(member: str, properties: Mapping[str, Any]) -> object:
+    if member not in properties:
+        raise InvalidGeofence(f"properties.{member}: metres are expected")
+    return properties[member]
 
 
 def polygons_of(geometry: dict[str, Any], where: str) -> list[list[Ring]]:

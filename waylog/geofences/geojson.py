@@ -12,7 +12,12 @@ from typing import Any, Final
 
 import msgspec
 
-from waylog.geofences.definition import Geofence, InvalidGeofence, decode_geofence
+from waylog.geofences.definition import (
+    Geofence,
+    InvalidGeofence,
+    decode_geofence,
+    shape_members,
+)
 from waylog.geofences.shape import shape_of
 from waylog.malformed import MALFORMED
 
@@ -68,28 +73,3 @@ def _of_feature(feature: object, more: dict[str, Any]) -> tuple[str, Geofence]:
     # A shape that cannot be used is refused here, where the caller knows which feature it is.
     shape_of(fence)
     return name, fence
-
-
-def shape_members(geometry: dict[str, Any], properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the member of a definition that a geometry stands for; raises InvalidGeofence.
-
-    `properties` has `radius` of a Point and `width` of a LineString, in metres.
-    """
-    kind = geometry.get("type")
-    if kind in ("Polygon", "MultiPolygon"):
-        return {"polygon": geometry}
-    if kind == "LineString":
-        return {"corridor": {"line": geometry, "width": _needed("width", properties)}}
-    if kind == "Point":
-        position = geometry.get("coordinates")
-        if not isinstance(position, list) or len(position) < 2:
-            raise InvalidGeofence("geometry.coordinates: [longitude, latitude] is expected")
-        radius = _needed("radius", properties)
-        return {"circle": {"lon": position[0], "lat": position[1], "radius": radius}}
-    raise InvalidGeofence("geometry.type: Point, LineString, Polygon or MultiPolygon is expected")
-
-
-def _needed(member: str, properties: Mapping[str, Any]) -> object:
-    if member not in properties:
-        raise InvalidGeofence(f"properties.{member}: metres are expected")
-    return properties[member]
