@@ -104,7 +104,9 @@ async def test_a_zone_is_made_changed_and_deleted(own_gateway: Gateway) -> None:
         assert made == CIRCLE | {"id": made["id"], "alerts": ["enter", "leave"]}
         assert await json_of(await client.get(ZONES)) == [made]
         [(key, value)] = [
-            each for each in own_gateway.records(GEOFENCE) if each[0].startswith(b"zo-ann/")
+            each
+            for each in own_gateway.records(GEOFENCE)
+            if (each[0] or b"").startswith(b"zo-ann/")
         ]
         assert key == f"zo-ann/{made['id']}".encode()
         assert decode_geofence(value).title == "School"
@@ -131,10 +133,11 @@ async def test_a_zone_is_made_changed_and_deleted(own_gateway: Gateway) -> None:
         # A revoked user's zones end: the name may be somebody else's tomorrow.
         await json_of(await client.post(ZONES, json=CIRCLE), 201)
         own_gateway.users.revoke(ann.name)
-        records = lambda: own_gateway.records(GEOFENCE)  # noqa: E731
-        await asyncio.to_thread(
-            await_condition, lambda: records()[-1][1] == b"", 30, "the end of the zone"
-        )
+
+        def is_ended() -> bool:
+            return own_gateway.records(GEOFENCE)[-1][1] == b""
+
+        await asyncio.to_thread(await_condition, is_ended, 30, "the end of the zone")
 
 
 async def test_what_is_no_zone_is_refused_with_the_reason(own_gateway: Gateway) -> None:
@@ -289,9 +292,9 @@ async def test_events_are_told_by_the_channels_of_the_zone(own_gateway: Gateway)
             **{"title": "Waylog", "body": text, "type": "info", "format": "text"}
         }
         assert by_path["/ntfy"][1].decode() == text
-        headers, body = by_path["/webhook"]
+        headers, sent = by_path["/webhook"]
         assert headers["Authorization"] == "Bearer bearer-secret"
-        assert json.loads(body)["fence"] == "A"
+        assert json.loads(sent)["fence"] == "A"
 
         # In quiet hours programs are told, people of the zone that is always told; not of what
         # nobody has asked for, nor by channels that were not chosen.

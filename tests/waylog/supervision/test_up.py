@@ -57,12 +57,12 @@ def test_other_options_of_the_gateway_are_passed_on_as_words(tmp_path: Path) -> 
 
 def test_topologies_are_one_process_with_what_else_it_is_told(tmp_path: Path) -> None:
     data = DataDirectory(tmp_path)
-    for words, topologies in (
-        ((), ("geofences",)),
-        (("--open",), ()),
-        (("--streams", "none"), ()),
+    for given, topologies in (
+        ([], ("geofences",)),
+        (["--open"], ()),
+        (["--streams", "none"], ()),
     ):
-        plan = PlatformPlan.of(options(*words), data, FreePorts())
+        plan = PlatformPlan.of(options(*given), data, FreePorts())
         assert plan.streams == topologies
         names = [each.name for each in PlatformProcesses(plan).beside_brokers()]
         assert ("streams" in names) == bool(topologies)
