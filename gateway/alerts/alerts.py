@@ -17,7 +17,7 @@ from waylog.kafka.clients import LogUnreachable
 from waylog.messages import Event
 
 #: Seconds that a notice waits for the zone that it is about: the topology may know it first.
-_ZONE_S: Final = 2.0
+_ZONE_S: Final = 1.0
 _LOOK_S: Final = 0.05
 
 
@@ -55,23 +55,29 @@ class Alerts:
     def needs_zone(self, event: Event) -> bool:
         """Tell whether a zone is to be read before an event is told."""
         key = zone_key(event)
-        return key is not None and self.zones.known(key) is None
+        if key is None:
+            return False
+        return not self.zones.is_open or (self.zones.known(key) is None and _is_drawn(event))
 
     async def read_zone(self, event: Event) -> None:
-        """Wait until the zone of an event is known, for two seconds at most."""
+        """Wait until the zone of an event is known, for a second at most."""
         key = zone_key(event)
         try:
             async with asyncio.timeout(_ZONE_S):
                 await self.zones.open()
-                while key is not None and self.zones.known(key) is None:
+                while key is not None and self.zones.known(key) is None and _is_drawn(event):
                     await asyncio.sleep(_LOOK_S)
         except (TimeoutError, LogUnreachable):
             return  # it has been deleted meanwhile, or everything is told of it
 
+    def is_quiet(self, user: str) -> bool:
+        """Tell whether it is a quiet hour of a user; raises sqlite3.Error."""
+        quiet = self.store.settings(user).quiet
+        return quiet is not None and quiet.cover(self._clock_ms())
+
     def ways(self, user: str, event: Event, kind: str, *, is_own: bool) -> Ways:
         """Return by which ways a user is told of an event; raises sqlite3.Error."""
-        settings = self.store.settings(user)
-        is_quiet = settings.quiet is not None and settings.quiet.cover(self._clock_ms())
+        is_quiet = self.is_quiet(user)
         if not is_own:
             return Ways(not is_quiet, False, False, frozenset())
         key = zone_key(event)
@@ -111,7 +117,12 @@ def zone_key(event: Event) -> str | None:
     """Return the key of the user's own zone that an event is about; None: of none."""
     members = event.attributes or {}
     owner = event.device.partition("/")[0]
-    name = members.get("fence_id")
+    # Where there is no id the name is one: the zone was defined on the command line.
+    name = members.get("fence_id", members.get("fence"))
     if event.type != "geofence" or members.get("owner") != owner or not isinstance(name, str):
         return None
     return f"{owner}/{name}"
+
+
+def _is_drawn(event: Event) -> bool:
+    return "fence_id" in (event.attributes or {})

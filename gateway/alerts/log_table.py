@@ -54,6 +54,11 @@ class LogTable(Generic[ValueT]):
         self._next: dict[int, int] = {}
         self._news = asyncio.Event()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it has been read to its end once."""
+        return self._reader is not None
+
     async def of(self, owner: str) -> dict[str, ValueT]:
         """Return the values of an owner by key."""
         await self.open()

@@ -32,7 +32,7 @@ _WAITING_EACH_MAX: Final = 6
 
 
 class NumberedEvent(NamedTuple):
-    """An event, its kind, and its number among all that this process has read."""
+    """An event, its kind, and its number among those of its user that this process has read."""
 
     number: int
     event: Event
@@ -47,7 +47,8 @@ class RecentEvents:
         self._client_id: Final = f"{client_id}-recent"
         self._opening: Final = asyncio.Lock()
         self._reader: BatchReader | None = None
-        self._number = 0
+        #: The number of each user's last event: of others' a cursor tells nothing.
+        self._numbers: dict[str, int] = {}
         #: Tells the numbers of this process from those of another.
         self._begun: Final = secrets.token_hex(4)
         self._by_user: OrderedDict[str, deque[NumberedEvent]] = OrderedDict()
@@ -63,11 +64,13 @@ class RecentEvents:
         """
         await self._open()
         begun, _, text = cursor.partition("-")
-        number = int(text) if begun == self._begun and text.isdecimal() else 0
+        number = int(text) if begun == self._begun and text.isdecimal() and len(text) < 19 else 0
+        if number > self._numbers.get(user, 0):
+            number = 0  # this user's events have been forgotten meanwhile
         found = self._behind(user, number)
         if not found and wait_s > 0 and self._waiting[user] < _WAITING_EACH_MAX:
             found = await self._wait(user, number, wait_s)
-        return f"{self._begun}-{self._number}", found
+        return f"{self._begun}-{self._numbers.get(user, 0)}", found
 
     async def _wait(self, user: str, number: int, wait_s: float) -> list[NumberedEvent]:
         self._waiting[user] += 1
@@ -137,6 +140,7 @@ class RecentEvents:
             except BaseException as error:
                 await reader.close()
                 self._by_user.clear()
+                self._numbers.clear()
                 if isinstance(error, TimeoutError):
                     raise LogUnreachable("events cannot be read in time") from error
                 raise
@@ -165,12 +169,12 @@ class RecentEvents:
             if kept is None:
                 kept = self._by_user[user] = deque(maxlen=_EVENTS_MAX)
                 if len(self._by_user) > _USERS_MAX:
-                    self._by_user.popitem(last=False)
+                    self._numbers.pop(self._by_user.popitem(last=False)[0], None)
             if any(each.event.id == event.id for each in kept):
                 continue  # written again by a topology that was killed
             self._by_user.move_to_end(user)
-            self._number += 1
-            kept.append(NumberedEvent(self._number, event, str(kind)))
+            number = self._numbers[user] = self._numbers.get(user, 0) + 1
+            kept.append(NumberedEvent(number, event, str(kind)))
         self._tell()
 
     def _tell(self) -> None:

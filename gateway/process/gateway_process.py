@@ -75,6 +75,7 @@ from gateway.views.location_view import LocationView
 from gateway.views.pipeline import GroupLag, Pipeline
 from gateway.views.places import START_S, Places
 from gateway.views.snapshots.view_keeper import ViewKeeper
+from waylog.bounded_cache import BoundedCache
 from waylog.config import Endpoint
 from waylog.geofences.definition import decode_geofence
 from waylog.history.place_edits import decode_place_edit
@@ -104,6 +105,8 @@ logger = logging.getLogger(__name__)
 _KNOWN_FIXES_MAX: Final = 2_000_000
 #: The name of the secret for the hash that makes the keys of fixes.
 _KEYS_SECRET: Final = "fix keys"  # noqa: S105
+#: Users whose notices are kept in order while one of them waits.
+_USERS_MAX: Final = 10_000
 
 
 @dataclass(frozen=True)
@@ -317,12 +320,13 @@ class _Gateway:
             stack.push_async_callback(part.close)
         self._telling = TaskSet("telling of an event in a zone")
         stack.push_async_callback(self._telling.close)
+        self._in_order = BoundedCache[str, asyncio.Lock](lambda _: asyncio.Lock(), _USERS_MAX)
         self.notices = Notices(self.places, self.location_view, once)
         self.notices.tell(self.pusher.arrived)
         self.notices.tell_once(self._record_arrival)
         self.web_push = WebPush(store, settings.push_contact)
         stack.push_async_callback(self.web_push.close)
-        self.notices.tell_once(self.web_push.arrived)
+        self.notices.tell_once(self._tell_of_arrival)
         self.address_view.on_address(self.notices.address_changed)
         self.event_notices = EventNotices(self.friend_filter, self.permissions.rights_of, now_ms)
         self.event_teller = EventTeller(
@@ -552,14 +556,25 @@ class _Gateway:
         self.submitter.submit_event(event_of(arrival, now_ms()))
 
     def _tell_notice(self, notice: Notice) -> None:
-        if notice.is_own and self.alerts.needs_zone(notice.event):
-            self._telling.start(self._tell_of_zone(notice))
+        # What waits for its zone holds up the later ones of its user, and of nobody else.
+        waiting = self._in_order.get(notice.user)
+        if waiting.locked() or (notice.is_own and self.alerts.needs_zone(notice.event)):
+            self._telling.start(self._tell_of_zone(notice, waiting))
         else:
             self._tell_by_ways(notice)
 
-    async def _tell_of_zone(self, notice: Notice) -> None:
-        await self.alerts.read_zone(notice.event)
-        self._tell_by_ways(notice)
+    async def _tell_of_zone(self, notice: Notice, waiting: asyncio.Lock) -> None:
+        async with waiting:
+            if notice.is_own:
+                await self.alerts.read_zone(notice.event)
+            self._tell_by_ways(notice)
+
+    def _tell_of_arrival(self, arrival: Arrival) -> None:
+        try:
+            if not self.alerts.is_quiet(arrival.device.partition("/")[0]):
+                self.web_push.arrived(arrival)
+        except sqlite3.Error as error:
+            logger.error("an arrival is not told: the database of alerts: %s", error)
 
     def _tell_by_ways(self, notice: Notice) -> None:
         device = notice.event.device

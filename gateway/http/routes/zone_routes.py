@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 import msgspec
 from aiohttp import web
 
+from gateway.alerts.alerts import zone_key
 from gateway.alerts.zone_requests import (
     ZONES_PER_USER_MAX,
     BadZone,
@@ -185,6 +186,7 @@ class ZoneRoutes:
         events = []
         for _, event, kind in found:
             members = event.attributes or {}
+            key = zone_key(event)
             ways = alerts.ways(identity.user, event, kind, is_own=True)
             # A zone of everybody has a name and no id of the user's.
             events.append(
@@ -193,7 +195,7 @@ class ZoneRoutes:
                     "device": event.device,
                     "kind": kind,
                     "time": event.time,
-                    "zone": members.get("fence_id"),
+                    "zone": None if key is None else key.partition("/")[2],
                     "name": members.get("fence"),
                     "lat": members.get("lat"),
                     "lon": members.get("lon"),
