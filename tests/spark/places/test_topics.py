@@ -37,6 +37,7 @@ def test_records_that_are_no_edits_hide_none(log: str, caplog: pytest.LogCapture
 
 
 def test_nothing_is_written_in_the_clear_beside_sealed_values(tmp_path: Path) -> None:
+    (tmp_path / "broker").mkdir()
     broker = Broker(tmp_path / "broker")
     try:
         ensure_topics(broker.address)
@@ -49,6 +50,7 @@ def test_nothing_is_written_in_the_clear_beside_sealed_values(tmp_path: Path) ->
         with pytest.raises(ConfigError, match="values are sealed"):
             append_edit(broker.address, edit)
         storage = Storage(str(tmp_path / "places"))
+        storage.open_folder()
         storage.write_parquet(FILE, PLACES_SCHEMA.empty_table())
         with pytest.raises(ConfigError, match="values are sealed"):
             publish_places(broker.address, storage.url, ["ada/phone"])
