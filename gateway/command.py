@@ -125,6 +125,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="the same from one address that is not loopback (default: %(default)s)",
     )
+    add(
+        "--share-days-max",
+        type=int,
+        default=HttpLimits.share_days_max,
+        metavar="DAYS",
+        help="how long the link of a share may work (default: %(default)s)",
+    )
     add("--places", metavar="URL", help="folder of favourite places, as `waylog places run` writes")
     add("--history", metavar="URL", help="the history, for tracks of more than memory holds")
     add("--geo-url", metavar="URL", help="geocoder behind /reverse and /status")
@@ -235,7 +242,7 @@ def check(arguments: argparse.Namespace) -> None:
         raise ConfigError("--append-timeout must be more than 0 s")
     for bound in (
         *("devices_per_user", "error_bytes_per_user"),
-        *("viewers_per_user", "viewers_per_address"),
+        *("viewers_per_user", "viewers_per_address", "share_days_max"),
     ):
         if getattr(arguments, bound) < 1:
             raise ConfigError(f"--{bound.replace('_', '-')} must be 1 or more")
@@ -336,6 +343,7 @@ def run(arguments: argparse.Namespace) -> int:
         error_bytes_per_user=arguments.error_bytes_per_user,
         viewers_per_user=arguments.viewers_per_user,
         viewers_per_address=arguments.viewers_per_address,
+        share_days_max=arguments.share_days_max,
         places=arguments.places,
         history=arguments.history,
         geo_url=None if arguments.geo_url is None else http_url(arguments.geo_url),

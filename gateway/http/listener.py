@@ -51,6 +51,8 @@ from gateway.http.routes.notice_routes import NoticeRoutes
 from gateway.http.routes.pages import Pages
 from gateway.http.routes.push_routes import PushRoutes
 from gateway.http.routes.session_routes import SessionRoutes
+from gateway.http.routes.share_routes import ShareRoutes
+from gateway.http.routes.shared_routes import SharedRoutes
 from gateway.http.routes.stream import serve_stream
 from gateway.http.routes.websocket import serve_websocket
 from gateway.http.starting import StartingServer, listen
@@ -79,6 +81,7 @@ _ANSWER_ANYBODY: Final = frozenset(
     (
         *("/static/{path}", "/healthz", "/readyz", "/openapi.json", "none"),
         *("/v1/session", "/v1/push/key"),
+        *("/v1/share", "/v1/share/track", "/v1/share/stream"),
     )
 )
 
@@ -254,6 +257,8 @@ def build_application(services: Services, client_id: str) -> web.Application:
             *receipts.routes(),
             web.get("/v1/stream", partial(serve_stream, ranges), allow_head=False),
             web.get("/v1/ws", partial(serve_websocket, ranges), allow_head=False),
+            *ShareRoutes(services, ingest).routes(),
+            *SharedRoutes(ranges).routes(),
             web.get("/mqtt", _mqtt, allow_head=False),
             *proxy.routes(),
             *PushRoutes(services, ingest).routes(),

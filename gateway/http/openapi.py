@@ -12,6 +12,8 @@ from gateway.http.ingest.app_responses import nothing
 from gateway.http.ingest.paths import PATHS
 from gateway.http.routes.device_token_routes import NewDeviceToken
 from gateway.http.routes.receipts import DeviceReceipt
+from gateway.http.routes.share_routes import NewShare, OwnShare
+from gateway.http.routes.shared_routes import SharedView
 from gateway.tracks.track_formats import FORMATS
 from gateway.users.app_setups import SETUPS
 from waylog.messages import Address, Fix
@@ -32,6 +34,7 @@ _APPS: Final = {
 _SENDING: Final = "Sending"
 _READING: Final = "Reading"
 _GEOCODING: Final = "Geocoding"
+_SHARING: Final = "Sharing"
 _FORWARDING: Final = "Forwarding"
 _OPERATING: Final = "Operating"
 _LOG: Final = "The log (administrators)"
@@ -74,7 +77,8 @@ _LOG_PATHS: Final = {
 def openapi() -> dict[str, Any]:
     """Return the whole document."""
     _, schemas = msgspec.json.schema_components(
-        (Fix, Address, DeviceReceipt, NewDeviceToken), ref_template="#/components/schemas/{name}"
+        (Fix, Address, DeviceReceipt, NewDeviceToken, OwnShare, NewShare, SharedView),
+        ref_template="#/components/schemas/{name}",
     )
     return {
         "openapi": "3.1.0",
@@ -242,6 +246,41 @@ def _paths() -> dict[str, Any]:
             "delete": _operation(
                 _SENDING, "Revoke all tokens of a device", path=("name",), status="204"
             )
+        },
+        "/v1/shares": {
+            "get": _operation(
+                _SHARING,
+                "The user's shares that are valid",
+                answer={"type": "array", "items": _schema("OwnShare")},
+            ),
+            "post": _operation(
+                _SHARING,
+                "A link that shows devices to whoever has it: devices, until, and name, from and "
+                "to (a period that has passed; without them live), precision, metres, hides_home",
+                body=True,
+                status="201",
+                answer=_schema("NewShare"),
+            ),
+        },
+        "/v1/shares/{share}": {
+            "delete": _operation(_SHARING, "End a share at once", path=("share",), status="204")
+        },
+        "/v1/share": {
+            "get": _operation(
+                _SHARING,
+                "Who shares what, by the token in header Waylog-Share",
+                public=True,
+                answer=_schema("SharedView"),
+            )
+        },
+        "/v1/share/track": {
+            "get": _operation(_SHARING, "The track of a device of a shared period", public=True)
+        },
+        "/v1/share/stream": {
+            "get": _operation(_SHARING, "News of a live share (server-sent events)", public=True)
+        },
+        "/share": {
+            "get": _operation(_SHARING, "The page that shows a share, /share#TOKEN", public=True)
         },
         "/v1/push/key": {
             "get": _operation(_READING, "The key for a browser's PushManager", public=True)

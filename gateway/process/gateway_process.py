@@ -126,6 +126,7 @@ class GatewaySettings:
     error_bytes_per_user: int = ERROR_BYTES_PER_MINUTE
     viewers_per_user: int = HttpLimits.viewers_per_user_max
     viewers_per_address: int = HttpLimits.viewers_per_address_max
+    share_days_max: int = HttpLimits.share_days_max
     mqtt_options: MqttOptions = field(default_factory=MqttOptions)
     #: Socket for workers that only speak MQTT; None if there are none.
     relay: Path | None = None
@@ -174,7 +175,9 @@ class _Gateway:
             )
         )
         stack.callback(self.admission.close)
-        self._limits = HttpLimits(append_timeout_s=settings.append_timeout_s)
+        self._limits = HttpLimits(
+            append_timeout_s=settings.append_timeout_s, share_days_max=settings.share_days_max
+        )
         #: Limits per address over HTTP and MQTT together.
         self.addresses = Addresses(self._limits)
         parties = ClientIdentifier().open()

@@ -78,7 +78,8 @@ class Reader:
         tracks = [recent]
         if self._history_url:
             tracks.insert(0, self._from_history(question))
-        return encode_track(question.format, question.device, tracks, question.circles)
+        hidden = question.circles, question.grid
+        return encode_track(question.format, question.device, tracks, *hidden)
 
     def _from_history(self, question: Question) -> Points:
         return self.points(question, question.from_ms, question.to_ms, question.limit)

@@ -25,6 +25,8 @@ from argon2.exceptions import InvalidHashError, VerificationError
 
 from gateway.limits.failed_logins import FailedLogins
 from gateway.limits.password_queue import PasswordQueue, QueueFull
+from gateway.shares.share import Share
+from gateway.shares.share_table import share_hash
 from gateway.users.database import DEVICE_NAME, TOKEN_PREFIX, Credential, UserStore, password_hasher
 from gateway.users.rights import USUAL_RIGHTS, Rights
 
@@ -56,6 +58,13 @@ class Identity:
     rights: Rights = USUAL_RIGHTS
     #: Hash of the credential (gateway.users.database.Credential.hash); None if none was needed.
     credential: str | None = field(default=None, repr=False, compare=False)
+    #: Set for somebody who has only the link of a share; `user` is then nobody's name.
+    share: Share | None = None
+
+    @property
+    def account(self) -> str:
+        """Return the user whose rights decide: of a share its owner."""
+        return self.user if self.share is None else self.share.user
 
 
 @dataclass
@@ -162,6 +171,21 @@ class Authenticator:
             logger.error("the user database cannot be read: %s", error)
             raise AuthenticationUnavailable("the user database cannot be read") from error
         return None if credential is None else _identity_of(credential)
+
+    def authenticate_share(self, token: str) -> Identity | None:
+        """Return the identity of whoever has this token of a share; None if it is not valid now.
+
+        Raises AuthenticationUnavailable.
+        """
+        if self.open_mode or not _may_be_known(token):
+            return None
+        try:
+            share = self._store.shares.find(share_hash(token))
+        except sqlite3.Error as error:
+            logger.error("the user database cannot be read: %s", error)
+            raise AuthenticationUnavailable("the user database cannot be read") from error
+        # No user has such a name. Viewers of one share have one user's share of everything.
+        return None if share is None else Identity(f"share {share.id}", share=share)
 
     def key_of(self, user: str | None, secret: str) -> bytes:
         """Return the key under which the verdict on these credentials is cached."""

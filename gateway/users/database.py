@@ -22,6 +22,7 @@ from typing import Final
 from argon2 import PasswordHasher
 
 from gateway.formats.characters import FORBIDDEN_IN_NAMES
+from gateway.shares import share_table
 from gateway.users import browser_sessions as sessions
 from gateway.users import rights_versions, scram_verifiers
 from gateway.users.notice_choices import NoticeChoices
@@ -135,9 +136,12 @@ class UserStore:
             self._connection.execute("PRAGMA foreign_keys = ON")
             # Deleted data is overwritten, so free pages hold no secrets.
             self._connection.execute("PRAGMA secure_delete = ON")
-            self._connection.executescript(_SCHEMA + scram_verifiers.SCHEMA + sessions.SCHEMA)
+            self._connection.executescript(
+                _SCHEMA + scram_verifiers.SCHEMA + sessions.SCHEMA + share_table.SCHEMA
+            )
             self.rights = RightsTable(self._connection, self._lock)
             self.sessions = sessions.SessionTable(self._connection, self._lock)
+            self.shares = share_table.ShareTable(self._connection, self._lock)
             self.notices = NoticeChoices(self._connection, self._lock)
         except BaseException:
             self._connection.close()
@@ -286,6 +290,7 @@ class UserStore:
             )
         self.rights.forget(name)
         self.sessions.forget(name)
+        self.shares.forget(name)
         self.notices.forget(name)
 
     def exists(self, name: str) -> bool:

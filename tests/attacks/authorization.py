@@ -91,7 +91,7 @@ def _receiving() -> tuple[tuple[str, str], ...]:
 HTTP: Final = (
     Rows(
         Row("The page, its files, probes and the schema", _ANYBODY),
-        _get("/", "/static/{path}", "/healthz", "/readyz", "/openapi.json"),
+        _get("/", "/share", "/static/{path}", "/healthz", "/readyz", "/openapi.json"),
     ),
     Rows(Row("Send fixes (all formats of the apps)", _SENDS, _FIX, "lat=1&lon=2"), _receiving()),
     Rows(
@@ -177,6 +177,14 @@ HTTP: Final = (
             *_post("/v1/device-tokens"),
             ("DELETE", "/v1/device-tokens/{name}"),
         ),
+    ),
+    Rows(
+        Row("Shares of one's own devices: see, make, end", _USERS | {"token": REFUSED}, b"{}"),
+        (*_get("/v1/shares"), *_post("/v1/shares"), ("DELETE", "/v1/shares/{share}")),
+    ),
+    Rows(
+        Row("What the link of a share shows (without one: 404)", _ANYBODY),
+        _get("/v1/share", "/v1/share/track", "/v1/share/stream"),
     ),
     Rows(
         Row(

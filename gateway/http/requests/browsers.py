@@ -67,6 +67,12 @@ def same_origin(request: web.Request) -> bool:
     return hosts.is_own_origin(origin, request.headers.get("Host", ""))
 
 
+def url_of_platform(request: web.Request) -> str:
+    """Return the URL by which others reach the platform: as the asker does."""
+    origin = request.headers.get("Origin")
+    return origin if origin and same_origin(request) else f"{request.scheme}://{request.host}"
+
+
 def require_own_page(request: web.Request) -> None:
     """Raise Refused if the browser's headers show that a foreign page sent the request.
 
