@@ -81,7 +81,7 @@ _ANSWER_ANYBODY: Final = frozenset(
     (
         *("/static/{path}", "/healthz", "/readyz", "/openapi.json", "none"),
         *("/v1/session", "/v1/push/key"),
-        *("/v1/share", "/v1/share/track", "/v1/share/stream"),
+        *("/v1/shared", "/v1/shared/track", "/v1/shared/stream"),
     )
 )
 

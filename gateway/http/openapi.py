@@ -265,7 +265,7 @@ def _paths() -> dict[str, Any]:
         "/v1/shares/{share}": {
             "delete": _operation(_SHARING, "End a share at once", path=("share",), status="204")
         },
-        "/v1/share": {
+        "/v1/shared": {
             "get": _operation(
                 _SHARING,
                 "Who shares what, by the token in header Waylog-Share",
@@ -273,10 +273,10 @@ def _paths() -> dict[str, Any]:
                 answer=_schema("SharedView"),
             )
         },
-        "/v1/share/track": {
+        "/v1/shared/track": {
             "get": _operation(_SHARING, "The track of a device of a shared period", public=True)
         },
-        "/v1/share/stream": {
+        "/v1/shared/stream": {
             "get": _operation(_SHARING, "News of a live share (server-sent events)", public=True)
         },
         "/share": {

@@ -184,7 +184,7 @@ HTTP: Final = (
     ),
     Rows(
         Row("What the link of a share shows (without one: 404)", _ANYBODY),
-        _get("/v1/share", "/v1/share/track", "/v1/share/stream"),
+        _get("/v1/shared", "/v1/shared/track", "/v1/shared/stream"),
     ),
     Rows(
         Row(

@@ -81,7 +81,7 @@ async def seen(gateway: Gateway, made: dict[str, Any]) -> dict[str, Any]:
     async with opened(gateway, token_of(made)) as client:
 
         async def view() -> dict[str, Any]:
-            found: dict[str, Any] = await json_of(await client.get("/v1/share"))
+            found: dict[str, Any] = await json_of(await client.get("/v1/shared"))
             return found
 
         return await answered(view, lambda found: found["devices"][0]["fix"])
@@ -93,7 +93,7 @@ async def watching(gateway: Gateway, made: dict[str, Any]) -> AsyncIterator[Watc
     watch, ready = WatchingShare(), asyncio.Event()
 
     async def read(client: aiohttp.ClientSession) -> None:
-        async with client.get("/v1/share/stream") as answer:
+        async with client.get("/v1/shared/stream") as answer:
             assert answer.status == 200
             async for line in answer.content:
                 if line == b": ready\n":
@@ -150,14 +150,14 @@ async def test_a_link_shows_only_its_devices_live_until_it_is_revoked(
             assert (await client.get(path)).status == 401, path
             bearer = {"Authorization": f"Bearer {token}"}
             assert (await client.get(path, headers=bearer)).status == 401, path
-        answer = await client.get(f"/v1/share/track?device={ada.name}%2Fphone")
+        answer = await client.get(f"/v1/shared/track?device={ada.name}%2Fphone")
         assert answer.status == 403
         async with gateway.client(ada) as own:
             assert (await own.delete(f"/v1/shares/{made['id']}")).status == 204
             assert (await own.delete(f"/v1/shares/{made['id']}")).status == 404
         async with asyncio.timeout(REACHES_S + 8):
             await watch.ended.wait()
-        assert await json_of(await client.get("/v1/share"), 404) == GONE
+        assert await json_of(await client.get("/v1/shared"), 404) == GONE
 
 
 async def test_a_stream_ends_when_the_time_is_over(gateway: Gateway, ada: Login) -> None:
@@ -167,7 +167,7 @@ async def test_a_stream_ends_when_the_time_is_over(gateway: Gateway, ada: Login)
             await watch.ended.wait()
         assert now_ms() >= made["until"] - 50
     async with opened(gateway, token_of(made)) as client:
-        assert await json_of(await client.get("/v1/share"), 404) == GONE
+        assert await json_of(await client.get("/v1/shared"), 404) == GONE
     async with gateway.client(ada) as own:
         assert await json_of(await own.get("/v1/shares")) == []
 
@@ -183,7 +183,7 @@ async def test_ended_and_unknown_links_look_the_same_and_guesses_are_counted(
     answers = []
     for token in (revoked, expired, "x" * 32, "", "wl_" + "x" * 40, ada.token, "ä", "x" * 9000):
         headers = (("Waylog-Share", token.encode()),)
-        answer = await ask(gateway.address, "GET", "/v1/share", headers)
+        answer = await ask(gateway.address, "GET", "/v1/shared", headers)
         if len(token) > 8190:
             assert answer.status == 400
             continue
@@ -194,11 +194,11 @@ async def test_ended_and_unknown_links_look_the_same_and_guesses_are_counted(
     # A page of another site cannot ask, and no place but the header takes the token.
     good = token_of(await share(gateway, ada))
     foreign = (("Waylog-Share", good), ("Sec-Fetch-Site", "cross-site"))
-    assert (await ask(gateway.address, "GET", "/v1/share", foreign)).status == 403
-    for target in (f"/v1/share?token={good}", f"/v1/share/{good}"):
+    assert (await ask(gateway.address, "GET", "/v1/shared", foreign)).status == 403
+    for target in (f"/v1/shared?token={good}", f"/v1/shared/{good}"):
         assert (await ask(gateway.address, "GET", target)).status == 404
     preflight = (("Origin", "http://evil.example"), ("Access-Control-Request-Method", "GET"))
-    answer = await ask(gateway.address, "OPTIONS", "/v1/share", preflight)
+    answer = await ask(gateway.address, "OPTIONS", "/v1/shared", preflight)
     assert answer.status == 405
     assert "access-control-allow-origin" not in answer.headers
     # No file has a token, and no line of the log.
@@ -236,7 +236,7 @@ async def test_cells_hide_the_position_in_every_answer(gateway: Gateway, ada: Lo
         async with opened(gateway, token_of(made)) as client:
 
             async def view(client: aiohttp.ClientSession = client) -> dict[str, Any]:
-                found: dict[str, Any] = await json_of(await client.get("/v1/share"))
+                found: dict[str, Any] = await json_of(await client.get("/v1/shared"))
                 return found
 
             shown = await answered(view, lambda found: all(found["devices"][0].values()))
@@ -274,18 +274,18 @@ async def test_a_period_shows_the_way_in_it_and_nothing_of_now(
     for precision in ({}, {"precision": "metres", "metres": 500}):
         made = await share(gateway, ada, **period, **precision)
         async with opened(gateway, token_of(made)) as client:
-            shown = await json_of(await client.get("/v1/share"))
+            shown = await json_of(await client.get("/v1/shared"))
             assert shown["live"] is False
             assert shown["devices"] == [
                 {"device": f"{ada.name}/phone", "fix": None, "address": None}
             ]
-            path = f"/v1/share/track?device={ada.name}%2Fphone"
+            path = f"/v1/shared/track?device={ada.name}%2Fphone"
 
             async def track(client: aiohttp.ClientSession = client, path: str = path) -> Any:
                 return await json_of(await client.get(path))
 
             found = await answered(track, lambda found: found["features"])
-            other = await client.get(f"/v1/share/track?device={ada.name}%2Fother")
+            other = await client.get(f"/v1/shared/track?device={ada.name}%2Fother")
             assert other.status == 403
         [feature] = found["features"]
         coordinates, times = feature["geometry"]["coordinates"], feature["properties"]["times"]
@@ -360,7 +360,7 @@ async def test_a_revoked_user_shares_nothing(gateway: Gateway, ada: Login) -> No
         async with asyncio.timeout(REACHES_S + 8):
             await watch.ended.wait()
     async with opened(gateway, token_of(made)) as client:
-        assert await json_of(await client.get("/v1/share"), 404) == GONE
+        assert await json_of(await client.get("/v1/shared"), 404) == GONE
 
 
 def test_tokens_are_long(gateway: Gateway, ada: Login) -> None:

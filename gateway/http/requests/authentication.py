@@ -206,6 +206,11 @@ def share_viewer(request: web.Request) -> Identity:
     return identity
 
 
+async def reader_or_share_viewer(request: web.Request) -> Identity:
+    """Return the identity of a reader, or of somebody who has the link of a share."""
+    return share_viewer(request) if SHARE_HEADER in request.headers else await reader(request)
+
+
 async def require_metrics_access(request: web.Request) -> None:
     """Raise Refused unless the request may see the state of the whole platform."""
     access = request.app[SERVICES].metrics_access

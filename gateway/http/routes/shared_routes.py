@@ -1,4 +1,4 @@
-"""`/v1/share`: what somebody sees who has nothing but the link of a share.
+"""`/v1/shared`: what somebody sees who has nothing but the link of a share.
 
 The page `/share#TOKEN` sends the token in a header. What a viewer may see is decided where it is
 decided for friends (gateway.users.permissions), and told as to friends, under the share's terms
@@ -52,7 +52,7 @@ class SharedView(
 
 
 class SharedRoutes:
-    """The handlers of `/v1/share`."""
+    """The handlers of `/v1/shared`."""
 
     def __init__(self, ranges: LogRanges) -> None:
         self._ranges = ranges
@@ -60,9 +60,9 @@ class SharedRoutes:
     def routes(self) -> list[web.RouteDef]:
         """Return the routes for viewers of a share."""
         return [
-            web.get("/v1/share", self._view, allow_head=False),
-            web.get("/v1/share/track", self._track, allow_head=False),
-            web.get("/v1/share/stream", self._stream, allow_head=False),
+            web.get("/v1/shared", self._view, allow_head=False),
+            web.get("/v1/shared/track", self._track, allow_head=False),
+            web.get("/v1/shared/stream", self._stream, allow_head=False),
         ]
 
     async def _view(self, request: web.Request) -> web.Response:

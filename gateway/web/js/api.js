@@ -60,17 +60,12 @@ export async function deviceTokens() {
  * @returns {Promise<types.NewDeviceToken>}
  */
 export async function makeDeviceToken(name, app) {
-  const answer = await fetch("/v1/device-tokens", {
-    method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ name, app }),
-  });
-  if (answer.ok) return answer.json();
-  throw new Unanswered(await errorOf(answer));
+  return (await send("POST", "/v1/device-tokens", { name, app })).json();
 }
 
 /** @param {string} name of the viewer's device, without the user */
 export async function revokeDeviceTokens(name) {
-  const answer = await fetch(`/v1/device-tokens/${encodeURIComponent(name)}`, { method: "DELETE" });
-  if (!answer.ok) throw new Unanswered(await errorOf(answer));
+  await send("DELETE", `/v1/device-tokens/${encodeURIComponent(name)}`);
 }
 
 /**
@@ -80,6 +75,40 @@ export async function revokeDeviceTokens(name) {
  */
 export async function refusals(device) {
   return (await getJson(devicePath(device, "/receipts")))?.refused ?? [];
+}
+
+/** @returns {Promise<types.OwnShare[]>} the viewer's shares that are valid */
+export async function shares() {
+  return (await getJson("/v1/shares")) ?? [];
+}
+
+/**
+ * A new share; the answer alone has its link.
+ * @param {types.ShareOffer} offer
+ * @returns {Promise<types.NewShare>}
+ */
+export async function makeShare(offer) {
+  return (await send("POST", "/v1/shares", offer)).json();
+}
+
+/** @param {string} id */
+export async function endShare(id) {
+  await send("DELETE", `/v1/shares/${encodeURIComponent(id)}`);
+}
+
+/**
+ * Change something. Throws what the gateway has against it.
+ * @param {"POST" | "PUT" | "PATCH" | "DELETE"} method
+ * @param {string} path
+ * @param {unknown} [body]
+ * @returns {Promise<Response>}
+ */
+async function send(method, path, body) {
+  const answer = await fetch(path, {
+    method, ...(body === undefined ? {} : { headers: { "content-type": "application/json" }, body: JSON.stringify(body) }),
+  });
+  if (!answer.ok) throw new Unanswered(await errorOf(answer));
+  return answer;
 }
 
 /**

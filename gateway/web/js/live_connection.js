@@ -9,8 +9,13 @@ const PING_MS = 20000;
 const SILENCE_MS = 45000;
 
 export class LiveConnection extends EventTarget {
-  constructor(random = Math.random) {
+  /**
+   * @param {() => number} [random]
+   * @param {{path: string, headers: Record<string, string>}} [events] server-sent events from there alone
+   */
+  constructor(random = Math.random, events) {
     super();
+    this.events = events;
     /** @type {ConnectionState} */
     this.state = "connecting";
     /** @type {number | null} when the next attempt is made, ms */
@@ -48,7 +53,7 @@ export class LiveConnection extends EventTarget {
 
   connect() {
     this.setState(this.losses ? "lost" : "connecting");
-    if (this.socketRefusals >= 2) this.connectEvents();
+    if (this.events || this.socketRefusals >= 2) this.connectEvents();
     else this.connectSocket();
   }
 
@@ -130,11 +135,12 @@ export class LiveConnection extends EventTarget {
     };
     try {
       alive();
-      const answer = await fetch("/v1/stream", {
-        headers: { accept: "text/event-stream" }, signal: control.signal, cache: "no-store",
+      const path = this.events?.path ?? "/v1/stream";
+      const answer = await fetch(path, {
+        headers: { accept: "text/event-stream", ...this.events?.headers }, signal: control.signal, cache: "no-store",
       });
-      if (answer.status === 401) this.dispatchEvent(new Event("refused"));
-      if (!answer.ok || !answer.body) throw new Error(`/v1/stream: ${answer.status}`);
+      if (answer.status === 401 || answer.status === 404) this.dispatchEvent(new Event("refused"));
+      if (!answer.ok || !answer.body) throw new Error(`${path}: ${answer.status}`);
       this.opened();
       const parser = new EventParser((kind, data) => this.receive(data, kind));
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();

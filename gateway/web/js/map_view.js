@@ -27,10 +27,12 @@ export class MapView extends EventTarget {
   /**
    * @param {HTMLElement} container
    * @param {DeviceStore} store
-   * @param {{theme: string, view: {zoom: number, lat: number, lon: number} | null}} options
+   * @param {{theme: string, view: {zoom: number, lat: number, lon: number} | null, headers?: Record<string, string>}} options
+   *   `headers` go with requests for tiles of extracts
    */
-  constructor(container, store, { theme, view }) {
+  constructor(container, store, { theme, view, headers = {} }) {
     super();
+    this.headers = headers;
     this.store = store;
     this.theme = theme;
     /** @type {Details} */
@@ -58,6 +60,7 @@ export class MapView extends EventTarget {
     this.map = new maplibregl.Map({
       container,
       style: this.style(),
+      transformRequest: (url) => ({ url, headers: new URL(url, location.href).origin === location.origin ? this.headers : {} }),
       ...(view ? { center: [view.lon, view.lat], zoom: view.zoom } : WORLD),
       minZoom: 0.6,
       maxZoom: 19,
@@ -117,7 +120,7 @@ export class MapView extends EventTarget {
   /** Ask which extracts there are; where there is no answer, again later. */
   async findArchives(againMs = ARCHIVES_AGAIN_MS) {
     try {
-      this.archives = await loadArchives(AbortSignal.timeout(ARCHIVES_AGAIN_MS));
+      this.archives = await loadArchives(AbortSignal.timeout(ARCHIVES_AGAIN_MS), this.headers);
     } catch (error) {
       if (error instanceof SignInNeeded) return; // the page asks for it, and `signedIn` asks again
       setTimeout(() => this.findArchives(Math.min(2 * againMs, ARCHIVES_AGAIN_MAX_MS)), againMs);

@@ -57,6 +57,48 @@ export interface DeviceRow {
   address?: Address | null;
 }
 
+export type Precision = "exact" | "metres" | "town";
+
+/** What POST /v1/shares takes; without `from` and `to` the share is live. */
+export interface ShareOffer {
+  devices: string[];
+  until: number;
+  name?: string;
+  from?: number;
+  to?: number;
+  precision?: Precision;
+  metres?: number;
+  hides_home?: boolean;
+}
+
+/** A share as its owner sees it; times in ms. */
+export interface OwnShare {
+  id: string;
+  name: string;
+  devices: string[];
+  created: number;
+  until: number;
+  live: boolean;
+  from: number | null;
+  to: number | null;
+  precision: Precision;
+  metres: number | null;
+  hides_home: boolean;
+}
+
+/** The answer to POST /v1/shares, which alone has the link. */
+export interface NewShare extends OwnShare {
+  url: string;
+  qr_code: string;
+}
+
+/** GET /v1/shared: what the link of a share shows. */
+export interface SharedView extends Omit<OwnShare, "id" | "created" | "devices"> {
+  by: string;
+  now: number;
+  devices: DeviceRow[];
+}
+
 /** GET /v1/session. */
 export interface Session {
   user: string | null;
