@@ -43,12 +43,14 @@ from gateway.http.requests.responses import (
 )
 from gateway.http.requests.services import SERVICES, Services
 from gateway.http.routes import diary_routes, reading, receipts
+from gateway.http.routes.account_routes import AccountRoutes
 from gateway.http.routes.device_token_routes import DeviceTokenRoutes
 from gateway.http.routes.forwarding_admin_routes import ForwardingAdminRoutes
 from gateway.http.routes.forwarding_routes import ForwardingRoutes
 from gateway.http.routes.geocoder import GeocoderProxy
 from gateway.http.routes.notice_routes import NoticeRoutes
 from gateway.http.routes.pages import Pages
+from gateway.http.routes.passkey_routes import PasskeyRoutes
 from gateway.http.routes.push_routes import PushRoutes
 from gateway.http.routes.session_routes import SessionRoutes
 from gateway.http.routes.share_routes import ShareRoutes
@@ -80,7 +82,7 @@ _ASK_FOR_CREDENTIALS: Final = frozenset((*PATHS, *ulogger_sessions.PATHS, "/mqtt
 _ANSWER_ANYBODY: Final = frozenset(
     (
         *("/static/{path}", "/healthz", "/readyz", "/openapi.json", "none"),
-        *("/v1/session", "/v1/push/key"),
+        *("/v1/session", "/v1/session/passkey-options", "/v1/push/key"),
         *("/v1/shared", "/v1/shared/track", "/v1/shared/stream"),
     )
 )
@@ -267,6 +269,8 @@ def build_application(services: Services, client_id: str) -> web.Application:
             *ForwardingAdminRoutes(services, ingest).routes(),
             *DeviceTokenRoutes(services, ingest).routes(),
             *SessionRoutes(services, ingest).routes(),
+            *AccountRoutes(services, ingest).routes(),
+            *PasskeyRoutes(services, ingest).routes(),
             *kafka_rest.routes(),
             web.get("/metrics", _metrics),
             web.get("/healthz", _healthz),

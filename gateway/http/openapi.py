@@ -7,9 +7,11 @@ from typing import Any, Final
 
 import msgspec
 
+from gateway.factors.passkeys import Passkey
 from gateway.http.ingest import ulogger_sessions
 from gateway.http.ingest.app_responses import nothing
 from gateway.http.ingest.paths import PATHS
+from gateway.http.routes.account_routes import OwnAccount
 from gateway.http.routes.device_token_routes import NewDeviceToken
 from gateway.http.routes.receipts import DeviceReceipt
 from gateway.http.routes.share_routes import NewShare, OwnShare
@@ -35,6 +37,7 @@ _SENDING: Final = "Sending"
 _READING: Final = "Reading"
 _GEOCODING: Final = "Geocoding"
 _SHARING: Final = "Sharing"
+_ACCOUNT: Final = "Accounts"
 _FORWARDING: Final = "Forwarding"
 _OPERATING: Final = "Operating"
 _LOG: Final = "The log (administrators)"
@@ -77,7 +80,10 @@ _LOG_PATHS: Final = {
 def openapi() -> dict[str, Any]:
     """Return the whole document."""
     _, schemas = msgspec.json.schema_components(
-        (Fix, Address, DeviceReceipt, NewDeviceToken, OwnShare, NewShare, SharedView),
+        (
+            *(Fix, Address, DeviceReceipt, NewDeviceToken, OwnShare, NewShare, SharedView),
+            *(OwnAccount, Passkey),
+        ),
         ref_template="#/components/schemas/{name}",
     )
     return {
@@ -246,6 +252,60 @@ def _paths() -> dict[str, Any]:
             "delete": _operation(
                 _SENDING, "Revoke all tokens of a device", path=("name",), status="204"
             )
+        },
+        "/v1/account": {
+            "get": _operation(
+                _ACCOUNT,
+                "What the user signs in with, and where the user is signed in",
+                answer=_schema("OwnAccount"),
+            )
+        },
+        "/v1/account/password": {
+            "put": _operation(
+                _ACCOUNT,
+                'Set a password, and end all other sessions: {"new": .., "password": ..}, the '
+                "present one unless the session has just begun",
+                body=True,
+                status="204",
+            )
+        },
+        "/v1/account/sessions": {
+            "delete": _operation(_ACCOUNT, "Sign out everywhere else", status="204")
+        },
+        "/v1/account/sessions/{session}": {
+            "delete": _operation(_ACCOUNT, "End a session", path=("session",), status="204")
+        },
+        "/v1/account/second-factor": {
+            "post": _operation(
+                _ACCOUNT, "A secret for an app that makes codes", body=True, status="201"
+            ),
+            "put": _operation(
+                _ACCOUNT, "Turn it on by a code; the answer has recovery codes", body=True
+            ),
+            "delete": _operation(_ACCOUNT, "Turn it off", body=True, status="204"),
+        },
+        "/v1/account/passkeys/options": {
+            "post": _operation(_ACCOUNT, "What a browser makes a passkey of", body=True)
+        },
+        "/v1/account/passkeys": {
+            "post": _operation(
+                _ACCOUNT,
+                'Keep the passkey that was made: {"name": .., "passkey": ..}',
+                body=True,
+                status="201",
+                answer=_schema("Passkey"),
+            )
+        },
+        "/v1/account/passkeys/{passkey}": {
+            "delete": _operation(
+                _ACCOUNT,
+                "Remove a passkey, and end the sessions that it began",
+                path=("passkey",),
+                status="204",
+            )
+        },
+        "/v1/session/passkey-options": {
+            "post": _operation(_ACCOUNT, "What a browser signs in with a passkey with", public=True)
         },
         "/v1/shares": {
             "get": _operation(

@@ -21,6 +21,7 @@ from typing import Final
 
 from argon2 import PasswordHasher
 
+from gateway.factors import passkeys, second_factor
 from gateway.formats.characters import FORBIDDEN_IN_NAMES
 from gateway.shares import share_table
 from gateway.users import browser_sessions as sessions
@@ -137,11 +138,18 @@ class UserStore:
             # Deleted data is overwritten, so free pages hold no secrets.
             self._connection.execute("PRAGMA secure_delete = ON")
             self._connection.executescript(
-                _SCHEMA + scram_verifiers.SCHEMA + sessions.SCHEMA + share_table.SCHEMA
+                _SCHEMA
+                + scram_verifiers.SCHEMA
+                + sessions.SCHEMA
+                + share_table.SCHEMA
+                + second_factor.SCHEMA
+                + passkeys.SCHEMA
             )
             self.rights = RightsTable(self._connection, self._lock)
             self.sessions = sessions.SessionTable(self._connection, self._lock)
             self.shares = share_table.ShareTable(self._connection, self._lock)
+            self.second_factors = second_factor.SecondFactors(self._connection, self._lock)
+            self.passkeys = passkeys.Passkeys(self._connection, self._lock)
             self.notices = NoticeChoices(self._connection, self._lock)
         except BaseException:
             self._connection.close()
@@ -291,6 +299,8 @@ class UserStore:
         self.rights.forget(name)
         self.sessions.forget(name)
         self.shares.forget(name)
+        self.second_factors.forget(name)
+        self.passkeys.forget(name)
         self.notices.forget(name)
 
     def exists(self, name: str) -> bool:

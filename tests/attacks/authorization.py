@@ -148,6 +148,25 @@ HTTP: Final = (
         Row("Sign a browser in, with a code or token that is not good", verdicts(UNKNOWN), b"{}"),
         _post("/v1/session"),
     ),
+    Rows(
+        Row("What a browser signs in with a passkey with", verdicts(REFUSED, session=YES), b"{}"),
+        _post("/v1/session/passkey-options"),
+    ),
+    Rows(
+        Row(
+            "One's own account, by a browser that is signed in alone",
+            verdicts(UNKNOWN, session=YES),
+            b"{}",
+        ),
+        (
+            *_get("/v1/account"),
+            ("PUT", "/v1/account/password"),
+            *(("DELETE", f"/v1/account/sessions{each}") for each in ("", "/{session}")),
+            *((method, "/v1/account/second-factor") for method in ("POST", "PUT", "DELETE")),
+            *_post("/v1/account/passkeys", "/v1/account/passkeys/options"),
+            ("DELETE", "/v1/account/passkeys/{passkey}"),
+        ),
+    ),
     Rows(Row("Sign out", _ANYBODY), (("DELETE", "/v1/session"),)),
     Rows(Row("The key of notifications", _ANYBODY), _get("/v1/push/key")),
     Rows(

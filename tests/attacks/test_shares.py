@@ -223,7 +223,9 @@ async def test_cells_hide_the_position_in_every_answer(gateway: Gateway, ada: Lo
     gateway.publish(
         address(
             f"{ada.name}/phone",
-            **{"lat": AWAY[0], "lon": AWAY[1], "time": sent},
+            time=sent,
+            lat=AWAY[0],
+            lon=AWAY[1],
             display_name="Seeweg 3, Lindau, Germany",
             address={"road": "Seeweg", "house_number": "3", "town": "Lindau", "country": "Germany"},
         )
@@ -342,15 +344,15 @@ async def test_only_users_share_their_own_devices_and_within_bounds(
         ((JSON, *cookie, ("Origin", gateway.url), ("Sec-Fetch-Site", "same-site")), 403),
         ((JSON, host(gateway)), 401),
     ):
-        answer = await ask(gateway.address, "POST", "/v1/shares", headers, body)
-        assert answer.status == status, (headers, answer)
+        reply = await ask(gateway.address, "POST", "/v1/shares", headers, body)
+        assert reply.status == status, (headers, reply)
     headers = (JSON, basic(ada))
     for _ in range(SHARES_MAX):
-        answer = await ask(gateway.address, "POST", "/v1/shares", headers, body)
-        if answer.status != 201:
+        reply = await ask(gateway.address, "POST", "/v1/shares", headers, body)
+        if reply.status != 201:
             break
-    assert answer.status in (403, 429), answer
-    assert re.search(rb"shares: end some|a minute", answer.body)
+    assert reply.status in (403, 429), reply
+    assert re.search(rb"shares: end some|a minute", reply.body)
 
 
 async def test_a_revoked_user_shares_nothing(gateway: Gateway, ada: Login) -> None:

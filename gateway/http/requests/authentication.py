@@ -102,12 +102,17 @@ def shown_credentials(request: web.Request, path_token: str | None = None) -> Cr
 
 
 async def verify(
-    request: web.Request, credentials: Credentials, party: str | None = None
+    request: web.Request,
+    credentials: Credentials,
+    party: str | None = None,
+    *,
+    first_factor: bool = False,
 ) -> Identity:
     """Return the identity that credentials belong to.
 
     Raises Refused: 401 for wrong credentials, 429 for too many wrong ones, 503 if they cannot be
-    checked. Wrong ones count for `party`, or for the address of the client if that is None.
+    checked. Wrong ones count for `party`, or for the address of the client if that is None. With
+    `first_factor` the caller asks for a second one, where the user has one.
     """
     services = request.app[SERVICES]
     address = remote_of(request) if party is None else party
@@ -116,7 +121,7 @@ async def verify(
             identity = await services.authenticator.authenticate_token(credentials.secret, address)
         else:
             identity = await services.authenticator.authenticate(
-                credentials.user, credentials.secret, address
+                *(credentials.user, credentials.secret, address), first_factor=first_factor
             )
     except AuthenticationUnavailable as error:
         raise unavailable(str(error)) from error
