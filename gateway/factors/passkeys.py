@@ -16,7 +16,8 @@ import secrets
 import sqlite3
 import threading
 import time
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Final
 
 from gateway.factors.site import Site
 
@@ -53,7 +54,8 @@ class PasskeyRefused(Exception):
     """A passkey's answer is not accepted; the text says why."""
 
 
-class Passkey(NamedTuple):
+@dataclass(frozen=True)
+class Passkey:
     """A passkey as its user sees it; times in ms."""
 
     id: str

@@ -10,12 +10,16 @@ export class SignInNeeded extends Error {}
 /** A sign-in was refused; the message says why. */
 export class SignInRefused extends Error {}
 
+/** The password is right, and a code of the second factor is needed. */
+export class SecondFactorNeeded extends Error {}
+
 /** The gateway refuses a question, or cannot answer it now; the message says why. */
 export class Unanswered extends Error {}
 
 /**
- * Sign in by the code of a link, or by user and token; the session lasts over tabs and restarts.
- * @param {{code: string} | {user: string, token: string}} how
+ * Sign in by the code of a link, by user and token or password, or by a passkey's answer; the session
+ * lasts over tabs and restarts.
+ * @param {{code: string} | {user: string, token: string, second_factor?: string} | {passkey: unknown}} how
  * @returns {Promise<types.Session>}
  */
 export async function signIn(how) {
@@ -23,7 +27,9 @@ export async function signIn(how) {
     method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(how),
   });
   if (answer.ok) return answer.json();
-  throw new SignInRefused(await errorOf(answer));
+  const said = await answer.json().catch(() => ({}));
+  const reason = typeof said.error === "string" ? said.error : `HTTP ${answer.status}`;
+  throw said.second_factor ? new SecondFactorNeeded(reason) : new SignInRefused(reason);
 }
 
 /** @param {Response} answer */
@@ -75,6 +81,72 @@ export async function revokeDeviceTokens(name) {
  */
 export async function refusals(device) {
   return (await getJson(devicePath(device, "/receipts")))?.refused ?? [];
+}
+
+/** What a browser asks a passkey with. @returns {Promise<any>} */
+export async function passkeyRequest() {
+  return (await send("POST", "/v1/session/passkey-options")).json();
+}
+
+/** @returns {Promise<types.OwnAccount | null>} */
+export function account() {
+  return getJson("/v1/account");
+}
+
+/**
+ * @param {string} password the new one
+ * @param {string} present
+ */
+export async function setPassword(password, present) {
+  await send("PUT", "/v1/account/password", { new: password, password: present });
+}
+
+/** @param {string} [id] of a session; all but this browser's without */
+export async function endSessions(id) {
+  await send("DELETE", id ? `/v1/account/sessions/${encodeURIComponent(id)}` : "/v1/account/sessions");
+}
+
+/**
+ * @param {string} password
+ * @returns {Promise<types.NewSecondFactor>}
+ */
+export async function proposeSecondFactor(password) {
+  return (await send("POST", "/v1/account/second-factor", { password })).json();
+}
+
+/**
+ * @param {string} code
+ * @returns {Promise<string[]>} recovery codes
+ */
+export async function confirmSecondFactor(code) {
+  return (await (await send("PUT", "/v1/account/second-factor", { code })).json()).recovery_codes;
+}
+
+/** @param {string} password */
+export async function endSecondFactor(password) {
+  await send("DELETE", "/v1/account/second-factor", { password });
+}
+
+/**
+ * What a browser makes a passkey of.
+ * @param {string} password
+ * @returns {Promise<any>}
+ */
+export async function passkeyCreation(password) {
+  return (await send("POST", "/v1/account/passkeys/options", { password })).json();
+}
+
+/**
+ * @param {string} name
+ * @param {unknown} passkey the browser's answer
+ */
+export async function addPasskey(name, passkey) {
+  await send("POST", "/v1/account/passkeys", { name, passkey });
+}
+
+/** @param {string} id */
+export async function removePasskey(id) {
+  await send("DELETE", `/v1/account/passkeys/${encodeURIComponent(id)}`);
 }
 
 /** @returns {Promise<types.OwnShare[]>} the viewer's shares that are valid */

@@ -57,6 +57,40 @@ export interface DeviceRow {
   address?: Address | null;
 }
 
+/** A session of one's own; times in ms. */
+export interface OwnSession {
+  id: string;
+  created: number;
+  expires: number;
+  agent: string;
+  current: boolean;
+}
+
+export interface Passkey {
+  id: string;
+  name: string;
+  rp_id: string;
+  created: number;
+  used: number | null;
+}
+
+/** GET /v1/account. */
+export interface OwnAccount {
+  user: string;
+  password: boolean;
+  second_factor: boolean;
+  recovery_codes: number;
+  passkeys: Passkey[];
+  sessions: OwnSession[];
+}
+
+/** POST /v1/account/second-factor. */
+export interface NewSecondFactor {
+  secret: string;
+  uri: string;
+  qr_code: string;
+}
+
 export type Precision = "exact" | "metres" | "town";
 
 /** What POST /v1/shares takes; without `from` and `to` the share is live. */

@@ -14,6 +14,8 @@ import type { PlaceSearch } from "../elements/place_search.js";
 import type { SettingsDialog } from "../elements/settings_dialog.js";
 import type { SignIn } from "../elements/sign_in.js";
 import type { StartGuide } from "../elements/start_guide.js";
+import type { OwnAccountPanel } from "../people/account_panel.js";
+import type { SharePanel } from "../people/share_panel.js";
 import type { SvgIcon } from "../elements/svg_icon.js";
 
 declare global {
@@ -37,6 +39,8 @@ declare global {
     "settings-dialog": SettingsDialog;
     "sign-in": SignIn;
     "start-guide": StartGuide;
+    "account-panel": OwnAccountPanel;
+    "share-panel": SharePanel;
     "svg-icon": SvgIcon;
     "travel-statistics": TravelStatistics;
   }

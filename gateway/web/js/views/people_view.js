@@ -1,0 +1,101 @@
+// Other people, and oneself: what is shared by links, and the viewer's own account.
+
+import { make } from "../dom.js";
+import { t } from "../i18n.js";
+import "../people/account_panel.js";
+import "../people/share_panel.js";
+
+/** @import { App } from "../app.js" */
+/** @import { View } from "../navigation.js" */
+
+/** @typedef {"shares" | "account"} TabName */
+
+/**
+ * @param {App} app
+ * @param {HTMLElement} room
+ * @returns {View}
+ */
+export function open(app, room) {
+  return new PeopleView(app, room);
+}
+
+class PeopleView {
+  shown = false;
+  shares = make("share-panel", { id: "people-shares", role: "tabpanel", "aria-labelledby": "people-tab-shares" });
+  account = make("account-panel", { id: "people-account", role: "tabpanel", "aria-labelledby": "people-tab-account", hidden: true });
+  note = make("p", { className: "none", hidden: true });
+  /** @type {Record<TabName, {panel: HTMLElement, tab: HTMLButtonElement}>} */
+  tabs = {
+    shares: { panel: this.shares, tab: this.tab("shares", t("people.shares")) },
+    account: { panel: this.account, tab: this.tab("account", t("people.account")) },
+  };
+  bar = make("div", { className: "segmented", role: "tablist", "aria-label": t("view.people") }, this.tabs.shares.tab, this.tabs.account.tab);
+
+  /**
+   * @param {App} app
+   * @param {HTMLElement} room
+   */
+  constructor(app, room) {
+    this.app = app;
+    room.append(make("div", { className: "people-head" }, this.bar),
+      make("div", { className: "people-body", tabindex: "-1" }, this.note, this.shares, this.account));
+    this.shares.ownDevices = () => app.store.records.map((record) => record.device).filter((device) => device.startsWith(`${app.session?.user}/`)).sort();
+    for (const panel of [this.shares, this.account]) {
+      panel.addEventListener("announce", (event) => app.announce(/** @type {CustomEvent<string>} */ (event).detail, true));
+    }
+    this.bar.addEventListener("keydown", (event) => {
+      if (event.key !== "ArrowLeft" && event.key !== "ArrowRight") return;
+      const other = this.shares.hidden ? "shares" : "account";
+      this.choose(other);
+      this.tabs[other].tab.focus();
+    });
+    this.choose("shares");
+    app.addEventListener("known", () => { if (this.shown) this.load(); });
+  }
+
+  /**
+   * @param {TabName} name
+   * @param {string} text
+   */
+  tab(name, text) {
+    const button = make("button", { type: "button", id: `people-tab-${name}`, role: "tab", "aria-controls": `people-${name}`, text });
+    button.addEventListener("click", () => { this.choose(name); this.load(); });
+    return button;
+  }
+
+  /** @param {TabName} chosen */
+  choose(chosen) {
+    for (const [name, { panel, tab }] of Object.entries(this.tabs)) {
+      panel.hidden = name !== chosen;
+      tab.setAttribute("aria-selected", String(name === chosen));
+      tab.tabIndex = name === chosen ? 0 : -1;
+    }
+  }
+
+  show() {
+    this.shown = true;
+    this.app.map.showDevices(null);
+    this.load();
+  }
+
+  hide() {
+    this.shown = false;
+    this.shares.forget();
+    this.account.forget();
+  }
+
+  load() {
+    const { session } = this.app;
+    if (!session) return;
+    const reason = session.device ? t("people.of_one_device") : session.open ? t("people.open") : session.user ? "" : t("people.operator", { command: "waylog link" });
+    this.note.textContent = reason;
+    this.note.hidden = !reason;
+    this.bar.hidden = Boolean(reason);
+    if (reason) {
+      this.shares.hidden = this.account.hidden = true;
+      return;
+    }
+    if (!this.shares.hidden) this.shares.load();
+    else this.account.load();
+  }
+}
