@@ -38,7 +38,7 @@ FLAGS = [
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1 , EXCLUDE localhost",
 ]
 #: A busy machine without a graphics card takes half a minute to draw a map.
-DEADLINE_MS = 15_000
+DEADLINE_MS = 90_000
 #: The policy that the gateway sends; the page has to work under it.
 CONTENT_SECURITY_POLICY = (
     "default-src 'self'; img-src 'self' data: blob:; worker-src 'self' blob:; "

@@ -117,7 +117,7 @@ async def test_a_sign_in_lasts_and_a_second_factor_is_set_up(
         await page.get_by_label("Code", exact=True).fill(totp.at(int(time.time()) - STEP_S))
         await page.get_by_role("button", name="Turn on").click()
         await expect(page.get_by_role("heading", name="Recovery codes")).to_be_visible()
-        recovery = (await page.locator("dialog pre").inner_text()).split()
+        recovery = (await page.locator("dialog.sign-in pre").inner_text()).split()
         assert len(recovery) == 10
         await self_check(page)
         await page.get_by_role("button", name="I have kept them").click()
@@ -231,7 +231,6 @@ async def test_a_link_is_made_handed_on_and_ended(
         await page.get_by_label("Name, wenn du magst").fill(HOSTILE_NAME)
         await page.get_by_label("Genauigkeit").select_option("town")
         await self_check(page)
-        await page.screenshot(path=f"/tmp/people_form_{width}.png")
         await page.get_by_role("button", name="Link erstellen").click()
         await expect(page.get_by_role("img", name="QR-Code des Links")).to_be_visible()
         link = await scanned(page)
@@ -240,7 +239,6 @@ async def test_a_link_is_made_handed_on_and_ended(
         await expect(page.locator("share-panel .cards h3")).to_have_text([HOSTILE_NAME])
         await expect(page.locator("share-panel .cards p")).to_contain_text("phone · Wo du gerade")
         await self_check(page)
-        await page.screenshot(path=f"/tmp/people_made_{width}.png")
         assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         async with opened(browser) as elsewhere:
             stranger = Visit(await elsewhere.new_page())
@@ -255,7 +253,6 @@ async def test_a_link_is_made_handed_on_and_ended(
         await page.get_by_role("tab", name="Konto").click()
         await expect(page.get_by_text("Dieser Browser")).to_be_visible()
         await self_check(page)
-        await page.screenshot(path=f"/tmp/people_account_{width}.png")
         # Another session ends here, and stays ended there.
         other = gateway.users.sessions.begin(cleo.name, agent="Mozilla/5.0 (X11) Firefox/150.0")
         await page.get_by_role("tab", name="Links").click()
