@@ -47,6 +47,7 @@ from gateway.http.routes.account_routes import AccountRoutes
 from gateway.http.routes.device_token_routes import DeviceTokenRoutes
 from gateway.http.routes.forwarding_admin_routes import ForwardingAdminRoutes
 from gateway.http.routes.forwarding_routes import ForwardingRoutes
+from gateway.http.routes.friend_routes import FriendRoutes
 from gateway.http.routes.geocoder import GeocoderProxy
 from gateway.http.routes.notice_routes import NoticeRoutes
 from gateway.http.routes.pages import Pages
@@ -270,6 +271,7 @@ def build_application(services: Services, client_id: str) -> web.Application:
             *DeviceTokenRoutes(services, ingest).routes(),
             *SessionRoutes(services, ingest).routes(),
             *AccountRoutes(services, ingest).routes(),
+            *FriendRoutes(services).routes(),
             *PasskeyRoutes(services, ingest).routes(),
             *kafka_rest.routes(),
             web.get("/metrics", _metrics),

@@ -13,6 +13,7 @@ from gateway.http.ingest.app_responses import nothing
 from gateway.http.ingest.paths import PATHS
 from gateway.http.routes.account_routes import OwnAccount
 from gateway.http.routes.device_token_routes import NewDeviceToken
+from gateway.http.routes.friend_routes import Friends
 from gateway.http.routes.receipts import DeviceReceipt
 from gateway.http.routes.share_routes import NewShare, OwnShare
 from gateway.http.routes.shared_routes import SharedView
@@ -82,7 +83,7 @@ def openapi() -> dict[str, Any]:
     _, schemas = msgspec.json.schema_components(
         (
             *(Fix, Address, DeviceReceipt, NewDeviceToken, OwnShare, NewShare, SharedView),
-            *(OwnAccount, Passkey),
+            *(OwnAccount, Passkey, Friends),
         ),
         ref_template="#/components/schemas/{name}",
     )
@@ -306,6 +307,24 @@ def _paths() -> dict[str, Any]:
         },
         "/v1/session/passkey-options": {
             "post": _operation(_ACCOUNT, "What a browser signs in with a passkey with", public=True)
+        },
+        "/v1/friends": {
+            "get": _operation(
+                _SHARING,
+                "Who sees the user's devices, and whose the user sees",
+                answer=_schema("Friends"),
+            )
+        },
+        "/v1/friends/{user}": {
+            "put": _operation(
+                _SHARING, "Let a user see one's devices from now on", path=("user",), status="204"
+            ),
+            "delete": _operation(_SHARING, "No longer", path=("user",), status="204"),
+        },
+        "/v1/friends/{user}/sight": {
+            "delete": _operation(
+                _SHARING, "No longer see a user's devices", path=("user",), status="204"
+            )
         },
         "/v1/shares": {
             "get": _operation(

@@ -198,6 +198,14 @@ HTTP: Final = (
         ),
     ),
     Rows(
+        Row("One's own friends: see, add, end", _USERS | {"token": REFUSED}),
+        (
+            *_get("/v1/friends"),
+            *(("PUT", "/v1/friends/{user}"), ("DELETE", "/v1/friends/{user}")),
+            ("DELETE", "/v1/friends/{user}/sight"),
+        ),
+    ),
+    Rows(
         Row("Shares of one's own devices: see, make, end", _USERS | {"token": REFUSED}, b"{}"),
         (*_get("/v1/shares"), *_post("/v1/shares"), ("DELETE", "/v1/shares/{share}")),
     ),

@@ -149,6 +149,29 @@ export async function removePasskey(id) {
   await send("DELETE", `/v1/account/passkeys/${encodeURIComponent(id)}`);
 }
 
+/** @returns {Promise<types.Friends>} */
+export async function friends() {
+  return (await getJson("/v1/friends")) ?? { shown_to: [], seen: [] };
+}
+
+/**
+ * Let a user see the viewer's devices from now on.
+ * @param {string} user
+ */
+export async function showTo(user) {
+  await send("PUT", `/v1/friends/${encodeURIComponent(user)}`);
+}
+
+/** @param {string} user */
+export async function hideFrom(user) {
+  await send("DELETE", `/v1/friends/${encodeURIComponent(user)}`);
+}
+
+/** @param {string} user whose devices are no longer to be seen */
+export async function lookAwayFrom(user) {
+  await send("DELETE", `/v1/friends/${encodeURIComponent(user)}/sight`);
+}
+
 /** @returns {Promise<types.OwnShare[]>} the viewer's shares that are valid */
 export async function shares() {
   return (await getJson("/v1/shares")) ?? [];

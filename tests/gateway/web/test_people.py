@@ -268,7 +268,9 @@ async def test_a_link_is_made_handed_on_and_ended(
         assert visit.complaints == []
 
 
-async def test_nothing_is_left_when_the_view_is_left(visit: Visit, gateway: Gateway) -> None:
+async def test_friends_are_chosen_and_nothing_is_left_when_the_view_is_left(
+    visit: Visit, gateway: Gateway
+) -> None:
     dora = Login("dora", gateway.users.add("dora") or "")
     await send(gateway, dora, "phone", 47.14, 9.52)
     await known(gateway, dora, "phone")
@@ -280,6 +282,21 @@ async def test_nothing_is_left_when_the_view_is_left(visit: Visit, gateway: Gate
     await page.get_by_role("button", name="Make the link").click()
     link = await page.locator(".copyable code").inner_text()
     token = link.partition("#")[2]
+    # Friends: one is added by name, and ended; the keyboard goes through the tabs.
+    gateway.users.add("emil")
+    await page.get_by_role("tab", name="Links").press("ArrowLeft")
+    await expect(page.get_by_role("tab", name="Friends")).to_be_focused()
+    await page.get_by_label("Name of a user").fill("nobody")
+    await page.get_by_role("button", name="Show my devices").click()
+    await expect(page.locator("friend-panel").get_by_role("alert")).to_contain_text("no such user")
+    await page.get_by_label("Name of a user").fill("emil")
+    await page.get_by_role("button", name="Show my devices").click()
+    await expect(page.locator("friend-panel h3")).to_have_text(["emil"])
+    await self_check(page)
+    assert "emil" in gateway.users.rights.friends_of("dora")
+    await page.get_by_role("button", name="End: emil").click()
+    await expect(page.locator("friend-panel h3")).to_have_count(0)
+    assert gateway.users.rights.friends_of("dora") == []
     await page.get_by_role("link", name="Live").click()
     assert token not in await page.content()
     assert token not in page.url

@@ -91,6 +91,17 @@ export interface NewSecondFactor {
   qr_code: string;
 }
 
+export interface Friend {
+  user: string;
+  since: number;
+}
+
+/** GET /v1/friends. */
+export interface Friends {
+  shown_to: Friend[];
+  seen: Friend[];
+}
+
 export type Precision = "exact" | "metres" | "town";
 
 /** What POST /v1/shares takes; without `from` and `to` the share is live. */

@@ -15,6 +15,7 @@ import type { SettingsDialog } from "../elements/settings_dialog.js";
 import type { SignIn } from "../elements/sign_in.js";
 import type { StartGuide } from "../elements/start_guide.js";
 import type { OwnAccountPanel } from "../people/account_panel.js";
+import type { FriendPanel } from "../people/friend_panel.js";
 import type { SharePanel } from "../people/share_panel.js";
 import type { SvgIcon } from "../elements/svg_icon.js";
 
@@ -40,6 +41,7 @@ declare global {
     "sign-in": SignIn;
     "start-guide": StartGuide;
     "account-panel": OwnAccountPanel;
+    "friend-panel": FriendPanel;
     "share-panel": SharePanel;
     "svg-icon": SvgIcon;
     "travel-statistics": TravelStatistics;

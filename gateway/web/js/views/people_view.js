@@ -1,14 +1,15 @@
-// Other people, and oneself: what is shared by links, and the viewer's own account.
+// Other people, and oneself: friends, what is shared by links, and the viewer's own account.
 
 import { make } from "../dom.js";
 import { t } from "../i18n.js";
 import "../people/account_panel.js";
+import "../people/friend_panel.js";
 import "../people/share_panel.js";
 
 /** @import { App } from "../app.js" */
 /** @import { View } from "../navigation.js" */
 
-/** @typedef {"shares" | "account"} TabName */
+/** @typedef {"friends" | "shares" | "account"} TabName */
 
 /**
  * @param {App} app
@@ -23,13 +24,17 @@ class PeopleView {
   shown = false;
   shares = make("share-panel", { id: "people-shares", role: "tabpanel", "aria-labelledby": "people-tab-shares" });
   account = make("account-panel", { id: "people-account", role: "tabpanel", "aria-labelledby": "people-tab-account", hidden: true });
+  friends = make("friend-panel", { id: "people-friends", role: "tabpanel", "aria-labelledby": "people-tab-friends", hidden: true });
   note = make("p", { className: "none", hidden: true });
   /** @type {Record<TabName, {panel: HTMLElement, tab: HTMLButtonElement}>} */
   tabs = {
+    friends: { panel: this.friends, tab: this.tab("friends", t("people.friends")) },
     shares: { panel: this.shares, tab: this.tab("shares", t("people.shares")) },
     account: { panel: this.account, tab: this.tab("account", t("people.account")) },
   };
-  bar = make("div", { className: "segmented", role: "tablist", "aria-label": t("view.people") }, this.tabs.shares.tab, this.tabs.account.tab);
+  bar = make("div", { className: "segmented", role: "tablist", "aria-label": t("view.people") }, ...Object.values(this.tabs).map(({ tab }) => tab));
+  /** @type {TabName} */
+  chosen = "shares";
 
   /**
    * @param {App} app
@@ -38,16 +43,19 @@ class PeopleView {
   constructor(app, room) {
     this.app = app;
     room.append(make("div", { className: "people-head" }, this.bar),
-      make("div", { className: "people-body", tabindex: "-1" }, this.note, this.shares, this.account));
+      make("div", { className: "people-body", tabindex: "-1" }, this.note, this.friends, this.shares, this.account));
     this.shares.ownDevices = () => app.store.records.map((record) => record.device).filter((device) => device.startsWith(`${app.session?.user}/`)).sort();
-    for (const panel of [this.shares, this.account]) {
+    for (const { panel } of Object.values(this.tabs)) {
       panel.addEventListener("announce", (event) => app.announce(/** @type {CustomEvent<string>} */ (event).detail, true));
     }
     this.bar.addEventListener("keydown", (event) => {
       if (event.key !== "ArrowLeft" && event.key !== "ArrowRight") return;
-      const other = this.shares.hidden ? "shares" : "account";
-      this.choose(other);
-      this.tabs[other].tab.focus();
+      const names = /** @type {TabName[]} */ (Object.keys(this.tabs));
+      const step = event.key === "ArrowRight" ? 1 : names.length - 1;
+      const next = names[(names.indexOf(this.chosen) + step) % names.length] ?? "shares";
+      this.choose(next);
+      this.load();
+      this.tabs[next].tab.focus();
     });
     this.choose("shares");
     app.addEventListener("known", () => { if (this.shown) this.load(); });
@@ -65,6 +73,7 @@ class PeopleView {
 
   /** @param {TabName} chosen */
   choose(chosen) {
+    this.chosen = chosen;
     for (const [name, { panel, tab }] of Object.entries(this.tabs)) {
       panel.hidden = name !== chosen;
       tab.setAttribute("aria-selected", String(name === chosen));
@@ -92,10 +101,9 @@ class PeopleView {
     this.note.hidden = !reason;
     this.bar.hidden = Boolean(reason);
     if (reason) {
-      this.shares.hidden = this.account.hidden = true;
+      for (const { panel } of Object.values(this.tabs)) panel.hidden = true;
       return;
     }
-    if (!this.shares.hidden) this.shares.load();
-    else this.account.load();
+    this[this.chosen].load();
   }
 }
