@@ -57,6 +57,7 @@ from gateway.http.routes.session_routes import SessionRoutes
 from gateway.http.routes.share_routes import ShareRoutes
 from gateway.http.routes.shared_routes import SharedRoutes
 from gateway.http.routes.stream import serve_stream
+from gateway.http.routes.user_admin_routes import UserAdminRoutes
 from gateway.http.routes.websocket import serve_websocket
 from gateway.http.starting import StartingServer, listen
 from gateway.limits.turn_clock import Asker
@@ -272,6 +273,7 @@ def build_application(services: Services, client_id: str) -> web.Application:
             *SessionRoutes(services, ingest).routes(),
             *AccountRoutes(services, ingest).routes(),
             *FriendRoutes(services).routes(),
+            *UserAdminRoutes(services, ingest).routes(),
             *PasskeyRoutes(services, ingest).routes(),
             *kafka_rest.routes(),
             web.get("/metrics", _metrics),

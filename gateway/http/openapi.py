@@ -17,6 +17,7 @@ from gateway.http.routes.friend_routes import Friends
 from gateway.http.routes.receipts import DeviceReceipt
 from gateway.http.routes.share_routes import NewShare, OwnShare
 from gateway.http.routes.shared_routes import SharedView
+from gateway.http.routes.user_admin_routes import Invitation, KnownUser
 from gateway.tracks.track_formats import FORMATS
 from gateway.users.app_setups import SETUPS
 from waylog.messages import Address, Fix
@@ -83,7 +84,7 @@ def openapi() -> dict[str, Any]:
     _, schemas = msgspec.json.schema_components(
         (
             *(Fix, Address, DeviceReceipt, NewDeviceToken, OwnShare, NewShare, SharedView),
-            *(OwnAccount, Passkey, Friends),
+            *(OwnAccount, Passkey, Friends, KnownUser, Invitation),
         ),
         ref_template="#/components/schemas/{name}",
     )
@@ -307,6 +308,39 @@ def _paths() -> dict[str, Any]:
         },
         "/v1/session/passkey-options": {
             "post": _operation(_ACCOUNT, "What a browser signs in with a passkey with", public=True)
+        },
+        "/v1/admin/users": {
+            "get": _operation(
+                _OPERATING,
+                "All users (administrators)",
+                answer={"type": "array", "items": _schema("KnownUser")},
+            ),
+            "post": _operation(
+                _OPERATING,
+                'Add a user, and a link that signs in once: {"name": .., "admin": false}',
+                body=True,
+                status="201",
+                answer=_schema("Invitation"),
+            ),
+        },
+        "/v1/admin/users/{user}": {
+            "patch": _operation(
+                _OPERATING,
+                "Set admin, may_send, fixes_per_minute, devices_max",
+                body=True,
+                path=("user",),
+                status="204",
+            ),
+            "delete": _operation(_OPERATING, "Revoke a user", path=("user",), status="204"),
+        },
+        "/v1/admin/users/{user}/invitation": {
+            "post": _operation(
+                _OPERATING,
+                "Another link that signs a user in",
+                path=("user",),
+                status="201",
+                answer=_schema("Invitation"),
+            )
         },
         "/v1/friends": {
             "get": _operation(

@@ -35,6 +35,8 @@ CREATE INDEX IF NOT EXISTS sessions_of_credential ON sessions (credential);
 """
 
 CODE_LIFETIME_S: Final = 15 * 60
+#: Of the code that a new user is invited by.
+INVITATION_LIFETIME_S: Final = 7 * 86_400
 SESSION_LIFETIME_S: Final = 30 * 86_400
 #: Sessions or codes of one user; beyond these numbers the oldest ones end.
 SESSIONS_MAX: Final = 50

@@ -235,6 +235,16 @@ class UserStore:
                 scram_verifiers.keep(self._connection, hashed, verifier)
         return token
 
+    def add_invited(self, name: str, admin: bool) -> None:
+        """Add a user without any credential, who comes by a one-time code and sets a password.
+
+        Raises as `add` does.
+        """
+        token = self.add(name, admin=admin)
+        assert token is not None
+        with self._lock:
+            self._connection.execute("DELETE FROM credentials WHERE hash = ?", (token_hash(token),))
+
     def ensure_operator(self) -> str:
         """Return the name of the machine's own administrator, which is created if missing."""
         with self._lock:

@@ -198,6 +198,15 @@ HTTP: Final = (
         ),
     ),
     Rows(
+        Row("Users: see, invite, change, revoke", _ADMIN | {"session": REFUSED}, b"{}"),
+        (
+            *_get("/v1/admin/users"),
+            *_post("/v1/admin/users", "/v1/admin/users/{user}/invitation"),
+            ("PATCH", "/v1/admin/users/{user}"),
+            ("DELETE", "/v1/admin/users/{user}"),
+        ),
+    ),
+    Rows(
         Row("One's own friends: see, add, end", _USERS | {"token": REFUSED}),
         (
             *_get("/v1/friends"),

@@ -149,6 +149,41 @@ export async function removePasskey(id) {
   await send("DELETE", `/v1/account/passkeys/${encodeURIComponent(id)}`);
 }
 
+/** @returns {Promise<types.KnownUser[]>} for administrators */
+export async function users() {
+  return (await getJson("/v1/admin/users")) ?? [];
+}
+
+/**
+ * @param {string} name
+ * @param {boolean} admin
+ * @returns {Promise<types.Invitation>}
+ */
+export async function inviteUser(name, admin) {
+  return (await send("POST", "/v1/admin/users", { name, admin })).json();
+}
+
+/**
+ * @param {string} name
+ * @returns {Promise<types.Invitation>}
+ */
+export async function inviteAgain(name) {
+  return (await send("POST", `/v1/admin/users/${encodeURIComponent(name)}/invitation`)).json();
+}
+
+/**
+ * @param {string} name
+ * @param {Partial<types.KnownUser>} changes
+ */
+export async function changeUser(name, changes) {
+  await send("PATCH", `/v1/admin/users/${encodeURIComponent(name)}`, changes);
+}
+
+/** @param {string} name */
+export async function revokeUser(name) {
+  await send("DELETE", `/v1/admin/users/${encodeURIComponent(name)}`);
+}
+
 /** @returns {Promise<types.Friends>} */
 export async function friends() {
   return (await getJson("/v1/friends")) ?? { shown_to: [], seen: [] };

@@ -304,3 +304,33 @@ async def test_friends_are_chosen_and_nothing_is_left_when_the_view_is_left(
         lambda: page.evaluate("JSON.stringify([localStorage, sessionStorage])"),
         lambda kept: token not in kept,
     )
+
+
+async def test_an_administrator_invites_somebody_who_signs_in(
+    browser: Browser, visit: Visit, gateway: Gateway
+) -> None:
+    page = visit.page
+    code = gateway.users.sessions.new_code(gateway.users.ensure_operator())
+    await visit.open(f"{gateway.url}/#sign-in={code}&view=people")
+    await page.get_by_label("Name of the new user").fill("fred")
+    await page.get_by_role("button", name="Add and invite").click()
+    await expect(page.get_by_role("heading", name="Invitation for fred")).to_be_focused()
+    await self_check(page)
+    link = await page.locator("user-panel .copyable code").inner_text()
+    await page.get_by_role("button", name="Change: fred").click()
+    await page.get_by_label("Devices, at most").fill("2")
+    await self_check(page)
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.locator("user-panel .cards", has_text="at most 2 devices")).to_be_visible()
+    async with opened(browser) as elsewhere:
+        guest = Visit(await elsewhere.new_page())
+        await guest.open(link)
+        await expect(guest.page.locator("#sign-out-button")).to_have_attribute(
+            "title", "Sign out fred"
+        )
+        await page.get_by_role("button", name="Change: fred").click()
+        await page.get_by_role("button", name="Revoke").click()
+        await expect(page.get_by_role("button", name="Change: fred")).to_have_count(0)
+        await expect(guest.page.get_by_role("heading", name="Sign in to Waylog")).to_be_visible()
+    assert visit.complaints == []
+    await page.screenshot(path="/tmp/users.png")

@@ -102,6 +102,26 @@ export interface Friends {
   seen: Friend[];
 }
 
+/** A user as administrators see it. */
+export interface KnownUser {
+  name: string;
+  admin: boolean;
+  created: number;
+  devices: number;
+  may_send: boolean;
+  fixes_per_minute: number | null;
+  devices_max: number | null;
+  password: boolean;
+  second_factor: boolean;
+}
+
+/** A link that signs a user in once. */
+export interface Invitation {
+  user: string;
+  link: string;
+  until: number;
+}
+
 export type Precision = "exact" | "metres" | "town";
 
 /** What POST /v1/shares takes; without `from` and `to` the share is live. */

@@ -16,6 +16,7 @@ import type { SignIn } from "../elements/sign_in.js";
 import type { StartGuide } from "../elements/start_guide.js";
 import type { OwnAccountPanel } from "../people/account_panel.js";
 import type { FriendPanel } from "../people/friend_panel.js";
+import type { UserPanel } from "../people/user_panel.js";
 import type { SharePanel } from "../people/share_panel.js";
 import type { SvgIcon } from "../elements/svg_icon.js";
 
@@ -44,6 +45,7 @@ declare global {
     "friend-panel": FriendPanel;
     "share-panel": SharePanel;
     "svg-icon": SvgIcon;
+    "user-panel": UserPanel;
     "travel-statistics": TravelStatistics;
   }
 }

@@ -5,11 +5,12 @@ import { t } from "../i18n.js";
 import "../people/account_panel.js";
 import "../people/friend_panel.js";
 import "../people/share_panel.js";
+import "../people/user_panel.js";
 
 /** @import { App } from "../app.js" */
 /** @import { View } from "../navigation.js" */
 
-/** @typedef {"friends" | "shares" | "account"} TabName */
+/** @typedef {"friends" | "shares" | "account" | "users"} TabName */
 
 /**
  * @param {App} app
@@ -25,12 +26,14 @@ class PeopleView {
   shares = make("share-panel", { id: "people-shares", role: "tabpanel", "aria-labelledby": "people-tab-shares" });
   account = make("account-panel", { id: "people-account", role: "tabpanel", "aria-labelledby": "people-tab-account", hidden: true });
   friends = make("friend-panel", { id: "people-friends", role: "tabpanel", "aria-labelledby": "people-tab-friends", hidden: true });
+  users = make("user-panel", { id: "people-users", role: "tabpanel", "aria-labelledby": "people-tab-users", hidden: true });
   note = make("p", { className: "none", hidden: true });
   /** @type {Record<TabName, {panel: HTMLElement, tab: HTMLButtonElement}>} */
   tabs = {
     friends: { panel: this.friends, tab: this.tab("friends", t("people.friends")) },
     shares: { panel: this.shares, tab: this.tab("shares", t("people.shares")) },
     account: { panel: this.account, tab: this.tab("account", t("people.account")) },
+    users: { panel: this.users, tab: this.tab("users", t("people.users")) },
   };
   bar = make("div", { className: "segmented", role: "tablist", "aria-label": t("view.people") }, ...Object.values(this.tabs).map(({ tab }) => tab));
   /** @type {TabName} */
@@ -43,14 +46,14 @@ class PeopleView {
   constructor(app, room) {
     this.app = app;
     room.append(make("div", { className: "people-head" }, this.bar),
-      make("div", { className: "people-body", tabindex: "-1" }, this.note, this.friends, this.shares, this.account));
+      make("div", { className: "people-body", tabindex: "-1" }, this.note, this.friends, this.shares, this.account, this.users));
     this.shares.ownDevices = () => app.store.records.map((record) => record.device).filter((device) => device.startsWith(`${app.session?.user}/`)).sort();
     for (const { panel } of Object.values(this.tabs)) {
       panel.addEventListener("announce", (event) => app.announce(/** @type {CustomEvent<string>} */ (event).detail, true));
     }
     this.bar.addEventListener("keydown", (event) => {
       if (event.key !== "ArrowLeft" && event.key !== "ArrowRight") return;
-      const names = /** @type {TabName[]} */ (Object.keys(this.tabs));
+      const names = /** @type {TabName[]} */ (Object.keys(this.tabs)).filter((name) => !this.tabs[name].tab.hidden);
       const step = event.key === "ArrowRight" ? 1 : names.length - 1;
       const next = names[(names.indexOf(this.chosen) + step) % names.length] ?? "shares";
       this.choose(next);
@@ -91,16 +94,22 @@ class PeopleView {
     this.shown = false;
     this.shares.forget();
     this.account.forget();
+    this.users.forget();
   }
 
   load() {
     const { session } = this.app;
     if (!session) return;
+    this.tabs.users.tab.hidden = !session.admin;
+    this.users.self = session.user ?? "";
     const reason = session.device ? t("people.of_one_device") : session.open ? t("people.open") : session.user ? "" : t("people.operator", { command: "waylog link" });
     this.note.textContent = reason;
     this.note.hidden = !reason;
+    // The installation's own administrator has users, and nothing of its own.
+    const onlyUsers = Boolean(reason) && session.admin && !session.device && !session.open;
     this.bar.hidden = Boolean(reason);
-    if (reason) {
+    if (onlyUsers) this.choose("users");
+    else if (reason) {
       for (const { panel } of Object.values(this.tabs)) panel.hidden = true;
       return;
     }
