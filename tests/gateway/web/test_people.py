@@ -333,4 +333,3 @@ async def test_an_administrator_invites_somebody_who_signs_in(
         await expect(page.get_by_role("button", name="Change: fred")).to_have_count(0)
         await expect(guest.page.get_by_role("heading", name="Sign in to Waylog")).to_be_visible()
     assert visit.complaints == []
-    await page.screenshot(path="/tmp/users.png")
