@@ -104,10 +104,13 @@ class FriendFilter:
         self._key = key
         self._circles: dict[str, tuple[Circle, ...]] = {}
         self._known = asyncio.Event()
+        #: Grows whenever homes have changed: what friends were shown before may be filtered anew.
+        self.version = 0
 
     def homes_changed(self) -> None:
         """Discard cached circles after a change of homes."""
         self._circles.clear()
+        self.version += 1
         if self.ready:
             self._known.set()
 

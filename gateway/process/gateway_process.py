@@ -60,6 +60,8 @@ from gateway.users.auth import Authenticator
 from gateway.users.card_book import CardBook
 from gateway.users.database import UserStore
 from gateway.users.permissions import Permissions
+from gateway.viewers.area_ticks import show_areas
+from gateway.viewers.areas import AreaViews
 from gateway.viewers.viewers import Viewers
 from gateway.views.address_view import AddressView
 from gateway.views.location_view import LocationView
@@ -231,6 +233,7 @@ class _Gateway:
             of_user_max=settings.viewers_per_user,
             of_address_max=settings.viewers_per_address,
         )
+        self.areas = AreaViews(self.location_view, self.friend_filter)
         self.permissions.subscribe(lambda _: self.authenticator.recheck())
         self.permissions.subscribe(self.viewers.rights_changed)
         self.location_view.watch(self.viewers)
@@ -353,6 +356,7 @@ class _Gateway:
             self._beside(self.event_teller.run(), "telling of events")
         self._beside(self.places.watch(), "looking for new places")
         self._beside(self.viewers.tell_withheld(), "telling friends what was withheld")
+        self._stack.callback(show_areas(self.areas).cancel)
         await self._start_mqtt()
         server = await self._start_http(starting)
         self.http_endpoint = server.endpoint
@@ -394,6 +398,7 @@ class _Gateway:
             address_view=self.address_view,
             location_view=self.location_view,
             viewers=self.viewers,
+            areas=self.areas,
             metrics=self.metrics,
             pipeline=self.pipeline,
             places=self.places,

@@ -310,6 +310,8 @@ class Viewers:
         self._of_address_max = of_address_max
         #: Viewers with the parties that they count for.
         self._viewers: dict[Viewer, tuple[str, ...]] = {}
+        # Those that want events at all; who only looks at the map by area does not.
+        self._listening: set[Viewer] = set()
         self._counts: Counter[str] = Counter()
         # By the users whose devices they may see, so that a fix costs nothing for other viewers.
         self._of_all: set[Viewer] = set()
@@ -327,8 +329,8 @@ class Viewers:
 
     @property
     def watching(self) -> bool:
-        """Tell whether there are any viewers."""
-        return bool(self._viewers)
+        """Tell whether any viewer wants events."""
+        return bool(self._listening)
 
     @property
     def positions(self) -> Cursor:
@@ -420,15 +422,23 @@ class Viewers:
             raise TooManyViewers(
                 f"{self._of_address_max} live viewers from your address are open already"
             )
-        if not self._viewers:
-            # Without viewers the positions have not been followed.
-            self._cursor = {key: written(*key, at) for key, at in self.positions.items()}
         viewer = Viewer(wanted, self.positions, identity, self._feeds_of)
         viewer.begins_after = self._number
         self._viewers[viewer] = tuple(parties)
         self._counts.update(parties)
         self._begin(viewer, _watched_users(identity))
+        self.wanted_changed(viewer)
         return viewer
+
+    def wanted_changed(self, viewer: Viewer) -> None:
+        """Note that a viewer wants other events than before; without any it costs nothing."""
+        if not viewer.wanted.topics:
+            self._listening.discard(viewer)
+            return
+        if not self._listening:
+            # Without listeners the positions have not been followed.
+            self._cursor = {key: written(*key, at) for key, at in self.positions.items()}
+        self._listening.add(viewer)
 
     def _feeds_of(self, identity: Identity) -> list[Feed]:
         users = _watched_users(identity)
@@ -492,6 +502,7 @@ class Viewers:
             self._counts[party] -= 1
             if not self._counts[party]:
                 del self._counts[party]
+        self._listening.discard(viewer)
         self._end(viewer, _watched_users(viewer.identity))
         self._metrics.skipped += viewer.skipped
 

@@ -30,6 +30,7 @@ from gateway.users.card_book import CardBook
 from gateway.users.database import UserStore
 from gateway.users.known_browsers import KnownBrowsers
 from gateway.users.permissions import Permissions
+from gateway.viewers.areas import AreaViews
 from gateway.viewers.cursors import CURSORS_SECRET, CursorSeal
 from gateway.viewers.viewers import Viewers
 from gateway.views.address_view import AddressView
@@ -58,6 +59,7 @@ class Services:
     address_view: AddressView
     location_view: LocationView
     viewers: Viewers
+    areas: AreaViews
     metrics: GatewayMetrics
     pipeline: Pipeline
     places: Places
