@@ -162,8 +162,8 @@ def _paths() -> dict[str, Any]:
             "get": _operation(
                 _READING,
                 "Devices with their newest fix and address; `Waylog-More-After` names the last "
-                "one when there are more",
-                query=("limit", "after"),
+                "one when there are more; `q` is a part of their names",
+                query=("limit", "after", "q"),
             )
         },
         "/v1/devices/{device}": {"get": _of_device("What is known of a device")},

@@ -24,8 +24,8 @@ from gateway.viewers.lens import (
     CELLS_MAX,
     LEVEL_MAX,
     POINTS_FROM,
-    LevelCounts,
     Lens,
+    LevelCounts,
     SentNames,
     chosen_frame,
 )
@@ -153,7 +153,9 @@ class AreaViewer:
         self._has_chosen = False
         self._changed = False
 
-    def look_at(self, area: Area | None, devices: Iterable[str] = (), own_only: bool = False) -> None:
+    def look_at(
+        self, area: Area | None, devices: Iterable[str] = (), own_only: bool = False
+    ) -> None:
         """Change what is looked at, from the next tick on; None ends it.
 
         `devices` are shown wherever they are, as far as the rights go.

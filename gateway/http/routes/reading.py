@@ -40,6 +40,8 @@ _encode = msgspec.json.Encoder().encode
 
 _DEVICES_MAX: Final = 10_000
 _DEVICES_A_STEP: Final = 100
+#: Names that are looked at in one step of a search.
+_NAMES_A_STEP: Final = 1_000
 _ROWS_A_STEP: Final = 50
 #: A list of devices ends soon after this size, and says that there are more.
 _DEVICES_BYTES_MAX: Final = 16 * MEBIBYTE
@@ -85,6 +87,7 @@ async def _devices(request: web.Request) -> web.Response:
     with suppress(PlacesUnavailable):
         await services.places.refresh()
     limit = _whole_number(request, "limit", _DEVICES_MAX)
+    wanted = request.query.get("q", "").strip().casefold()
     # All who have waited for the places go on at once.
     await services.turns.let_others_work(identity.user)
     after = request.query.get("after", "")
@@ -97,16 +100,21 @@ async def _devices(request: web.Request) -> web.Response:
         while more and limit and size < _DEVICES_BYTES_MAX:
             # Names that appear or vanish between two steps do no harm: each step begins after the
             # last name.
-            step = min(limit, _DEVICES_A_STEP)
+            step = _NAMES_A_STEP if wanted else min(limit, _DEVICES_A_STEP)
             names = list(islice(_visible(identity, services, after), step + 1))
-            found = (_row(name, identity, services) for name in names[:step])
+            named = [name for name in names[:step] if wanted in name.casefold()]
+            if wanted and len(named) > limit:
+                # The rest of this step comes with the next question.
+                named = named[:limit]
+                step = names.index(named[-1]) + 1
+            found = (_row(name, identity, services) for name in named)
             encoded = [_encode(row) for row in found if row is not None]
             if encoded:
                 rows.append((b"," if rows else b"[") + b",".join(encoded))
                 size += len(rows[-1])
                 hold.grow(len(rows[-1]))
             more = len(names) > step
-            limit -= step
+            limit -= len(named) if wanted else step
             after = names[:step][-1] if names else after
             await services.turns.let_others_work(identity.user)
     except ShareExceeded:

@@ -480,9 +480,7 @@ class _Connection:
             messages = [b"[" + b",".join(messages) + b"]"]
         await self._send_frames(messages, WSMsgType.TEXT)
 
-    async def _send_frames(
-        self, frames: list[bytes], kind: WSMsgType = WSMsgType.BINARY
-    ) -> None:
+    async def _send_frames(self, frames: list[bytes], kind: WSMsgType = WSMsgType.BINARY) -> None:
         if not frames:
             return
         try:

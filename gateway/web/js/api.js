@@ -113,18 +113,43 @@ export function devicePath(device, resource = "") {
   return `/v1/devices/${encodeURIComponent(device)}${resource}`;
 }
 
-/** @returns {Promise<types.DeviceRow[]>} every device the viewer may see, with its last position */
-export async function devices() {
+/**
+ * Every device the viewer may see, with its last position; none, but `more`, where there are more than `limit`.
+ * @param {number} [limit]
+ * @returns {Promise<{rows: types.DeviceRow[], more: boolean}>}
+ */
+export async function devices(limit) {
   /** @type {types.DeviceRow[]} */
   const rows = [];
   for (let after = ""; ;) {
-    const answer = await get(after ? `/v1/devices?${new URLSearchParams({ after })}` : "/v1/devices");
+    const query = new URLSearchParams({ ...(after && { after }), ...(limit && { limit: String(limit) }) }).toString();
+    const answer = await get(query ? `/v1/devices?${query}` : "/v1/devices");
     const body = answer ? await answer.json() : [];
     rows.push(...(Array.isArray(body) ? body : (body.devices ?? [])));
     const more = answer?.headers.get("waylog-more-after");
-    if (!more || rows.length >= DEVICES_MAX) return rows;
+    if (more && limit) return { rows: [], more: true };
+    if (!more || rows.length >= DEVICES_MAX) return { rows, more: false };
     after = decodeURIComponent(more);
   }
+}
+
+/**
+ * Devices whose names contain a text, with their last positions.
+ * @param {string} text
+ * @param {number} limit
+ * @param {AbortSignal} signal
+ * @returns {Promise<types.DeviceRow[]>}
+ */
+export async function devicesNamed(text, limit, signal) {
+  return (await getJson(`/v1/devices?${new URLSearchParams({ q: text, limit: String(limit) })}`, signal)) ?? [];
+}
+
+/**
+ * @param {string} device
+ * @returns {Promise<types.DeviceRow | null>}
+ */
+export function device(device) {
+  return getJson(devicePath(device));
 }
 
 /**

@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { DeviceStore } from "./device_store.js";
+import { AreaView } from "./live/area_view.js";
 import { byId } from "./dom.js";
 import { locale, t, translate } from "./i18n.js";
 import { LiveConnection } from "./live_connection.js";
@@ -24,6 +25,8 @@ import "./elements/start_guide.js";
 const ANNOUNCE_MS = 10000;
 const IDENTIFY_AGAIN_MS = 2000;
 const REMEMBER_MS = 200;
+/** Devices above which the gateway sends what the map shows in place of all. */
+const ALL_UP_TO = 500;
 const SETTINGS_OPEN = "waylog.settings.open";
 const root = document.documentElement;
 
@@ -49,6 +52,7 @@ export class App extends EventTarget {
     this.guide = byId("guide", "start-guide");
     this.signIn = byId("sign-in", "sign-in");
     this.map = new MapView(byId("map", "main"), this.store, { theme: root.dataset.theme ?? "light", view: this.state.view });
+    this.area = new AreaView(this.live, this.store, this.map);
     this.navigation = new Navigation(this, byId("navigation", "navigation-bar"), byId("rooms", "div"));
     this.sheet.add(byId("panel", "section"), byId("handle", "div"));
     this.store.onFix = (record) => this.tell("fix", record);
@@ -111,6 +115,7 @@ export class App extends EventTarget {
 
   /** @param {{kind: "fix" | "address", data: any}} message */
   take({ kind, data }) {
+    if (this.area.active) return;
     if (kind === "fix") this.store.applyFix(data);
     else if (this.store.applyAddress(data) && data.resolved) {
       const took = Date.now() - (this.store.get(data.device)?.received ?? data.resolved);
@@ -158,12 +163,20 @@ export class App extends EventTarget {
   /** Everything known so far, and again after each interruption: what was missed is in it. */
   async takeSnapshot() {
     try {
-      for (const row of await api.devices()) this.store.applyRow(row);
+      // Frames need the socket; server-sent events tell of all devices, however many there are.
+      const { rows, more } = await api.devices(this.live.socket ? ALL_UP_TO : undefined);
+      if (more) {
+        await this.map.ready;
+        this.area.begin();
+      } else {
+        this.area.end();
+        for (const row of rows) this.store.applyRow(row);
+      }
       this.snapshotTaken = true;
     } catch (error) {
       if (error instanceof api.SignInNeeded) this.askToSignIn();
     }
-    this.guide.setEmpty(this.snapshotTaken && this.store.size === 0);
+    this.guide.setEmpty(this.snapshotTaken && this.store.size === 0 && !this.area.active);
     this.tell("known");
   }
 
@@ -263,7 +276,7 @@ export class App extends EventTarget {
  */
 function hooksOf(app) {
   return {
-    app, store: app.store, view: app.map, live: app.live,
+    app, store: app.store, view: app.map, live: app.live, area: app.area,
     get map() { return app.map.map; },
     get deviceCount() { return app.store.size; },
     get updates() { return app.store.fixCount; },

@@ -11,97 +11,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.friends.friend_filter import FriendFilter
 from gateway.friends.home_blur import RADIUS_M
 from gateway.users.auth import Identity
 from gateway.users.rights import Rights
-from gateway.viewers.areas import COUNT_TICKS, Area, AreaViewer, AreaViews
+from gateway.viewers.areas import COUNT_TICKS, Area, AreaViewer
 from gateway.viewers.viewers import BoundingBox, Filter, Viewer
-from gateway.views.location_view import LocationView
 from tests.gateway.viewers.area_client import COUNTS, POINTS, AreaClient
-from waylog.messages import Fix, encode
+from tests.gateway.viewers.town import NOW, Homes, Town
 
 ADMIN = Identity("root", admin=True)
-NOW = 1_780_000_000_000
 WORLD = BoundingBox(-180, -90, 180, 90)
 VADUZ = BoundingBox(9.4, 47.0, 9.6, 47.3)
 HOME = (47.1410, 9.5209)
 
 
-class _Record:
-    def __init__(self, fix: Fix, offset: int) -> None:
-        self._fix, self._offset = fix, offset
-
-    def key(self) -> bytes:
-        return self._fix.device.encode()
-
-    def value(self) -> bytes:
-        return encode(self._fix)
-
-    def partition(self) -> int:
-        return 0
-
-    def offset(self) -> int:
-        return self._offset
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, self._fix.received
-
-
-class _Homes:
-    """Homes that a test sets."""
-
-    def __init__(self, *homes: tuple[float, float], looked_up: bool = True) -> None:
-        self.of = {"ada": homes}
-        self.looked_up = looked_up
-
-    def homes(self, user: str) -> tuple[tuple[float, float], ...]:
-        return self.of.get(user, ())
-
-
-class Town:
-    """A view of fixes, the viewers of its map, and the time."""
-
-    def __init__(self, homes: _Homes | None = None, points_from: int = 2_000) -> None:
-        self.locations = LocationView()
-        self.filter = FriendFilter(homes or _Homes(), b"secret")
-        self.areas = AreaViews(self.locations, self.filter, points_from)
-        self.now = NOW
-        self._offset = 0
-
-    def fix(self, device: str, lat: float, lon: float, **members: float) -> Fix:
-        self._offset += 1
-        fix = Fix(
-            id=f"f{self._offset}",
-            device=device,
-            user=device.partition("/")[0],
-            lat=lat,
-            lon=lon,
-            time=self.now,
-            received=self.now,
-        )
-        for name, value in members.items():
-            setattr(fix, name, value)
-        self.locations.on_records([_Record(fix, self._offset)])
-        return fix
-
-    def tick(self, count: int = 1) -> None:
-        for _ in range(count):
-            self.now += 250
-            for _ in self.areas.steps(self.now):
-                pass
-
-    def count(self) -> None:
-        self.tick(COUNT_TICKS)
-
-    def page(self, identity: Identity = ADMIN) -> Page:
-        return Page(self, identity)
-
-
 class Page:
     """A viewer, and what its client knows."""
 
-    def __init__(self, town: Town, identity: Identity) -> None:
+    def __init__(self, town: Town, identity: Identity = ADMIN) -> None:
         self.town = town
         self.viewer = Viewer(Filter(topics=frozenset()), {}, identity, lambda _: ())
         self.area: AreaViewer = town.areas.add(self.viewer)
@@ -218,7 +145,7 @@ def test_two_pages_see_what_is_inside_whatever_comes_and_whenever_they_read(
 ) -> None:
     town = Town(points_from=few)
     user = Identity("u1")
-    pages = [town.page(user if one_user else ADMIN), town.page()]
+    pages = [Page(town, user if one_user else ADMIN), Page(town)]
     looks: list[Area | None] = [None, None]
     truth: dict[str, tuple[float, float]] = {}
     for kind, *rest in actions:
@@ -238,7 +165,7 @@ def test_two_pages_see_what_is_inside_whatever_comes_and_whenever_they_read(
             pages[rest[0]].read()  # type: ignore[index]
         else:
             town.tick(rest[0])  # type: ignore[arg-type]
-    town.count()
+    town.tick(COUNT_TICKS)
     for page, area in zip(pages, looks, strict=True):
         if area is not None:
             page.read()
@@ -252,7 +179,7 @@ def test_a_point_has_all_that_a_frame_has_room_for() -> None:
     town = Town()
     town.fix("ada/phone", 47.1, 9.5, speed=12.34, course=271.5, accuracy=4.2)
     town.fix("eve/phone", 47.2, 9.5, time=NOW - 2 * 365 * 86_400_000, accuracy=1e9, speed=-1)
-    page = town.page().look(VADUZ, 10)
+    page = Page(town).look(VADUZ, 10)
     town.tick()
     page.read()
     assert page.client.points is not None
@@ -268,7 +195,7 @@ def test_only_what_has_changed_is_sent_and_a_page_that_missed_a_tick_gets_the_wh
     town = Town()
     for n in range(100):
         town.fix(f"ada/d{n}", 47.1, 9.5)
-    page, late = town.page().look(VADUZ, 10), town.page().look(VADUZ, 10)
+    page, late = Page(town).look(VADUZ, 10), Page(town).look(VADUZ, 10)
     town.tick()
     assert len(page.points or ()) == len(late.points or ()) == 100
     for lat in (47.11, 47.12):
@@ -289,8 +216,8 @@ def test_pages_of_one_place_share_their_frames() -> None:
     town = Town()
     for n in range(3000):
         town.fix(f"ada/d{n}", 47.1, 9.4 + n / 20000)
-    pages = [town.page().look(WORLD, 1) for _ in range(20)]
-    town.count()
+    pages = [Page(town).look(WORLD, 1) for _ in range(20)]
+    town.tick(COUNT_TICKS)
     frames = [page.read()[-1] for page in pages]
     assert all(frame is frames[0] for frame in frames)
     assert pages[0].client.kinds == [(COUNTS, True)]
@@ -299,20 +226,20 @@ def test_pages_of_one_place_share_their_frames() -> None:
 
 def test_counts_become_points_by_number_not_by_zoom() -> None:
     town = Town(points_from=10)
-    page = town.page().look(WORLD, 0)
+    page = Page(town).look(WORLD, 0)
     for n in range(10):
         town.fix(f"ada/d{n}", 47.1, 9.5)
-    town.count()
+    town.tick(COUNT_TICKS)
     assert len(page.points or ()) == 10
     for n in range(10, 13):
         town.fix(f"ada/d{n}", 47.1, 9.5)
-    town.count()
+    town.tick(COUNT_TICKS)
     assert page.points is None
     assert page.client.cells is not None
     assert [count for count, *_ in page.client.cells.values()] == [13]
     for n in range(3):
         town.locations.forget(f"ada/d{n}", town.now)
-    town.count()
+    town.tick(COUNT_TICKS)
     assert len(page.points or ()) == 10
 
 
@@ -320,8 +247,8 @@ def test_chosen_devices_are_shown_wherever_they_are_and_however_many_there_are()
     town = Town(points_from=1)
     for n in range(5):
         town.fix(f"ada/d{n}", -33.0, 151.0)
-    page = town.page().look(VADUZ, 10, ["ada/d3", "nobody/knows"])
-    town.count()
+    page = Page(town).look(VADUZ, 10, ["ada/d3", "nobody/knows"])
+    town.tick(COUNT_TICKS)
     page.read()
     assert set(page.client.chosen) == {"ada/d3"}
     town.fix("ada/d3", -34.0, 151.0)
@@ -335,21 +262,21 @@ def test_chosen_devices_are_shown_wherever_they_are_and_however_many_there_are()
 
 def test_without_pages_nothing_is_followed() -> None:
     town = Town()
-    page = town.page().look(WORLD, 1)
+    page = Page(town).look(WORLD, 1)
     town.fix("ada/phone", 47.1, 9.5)
     town.tick()
     assert town.locations.followed is not None
     town.areas.remove(page.area)
     town.tick(100)
     assert town.locations.followed is None
-    later = town.page().look(WORLD, 1)
+    later = Page(town).look(WORLD, 1)
     town.tick()
     assert later.points == {"ada/phone"}
 
 
 def test_devices_that_come_and_go_do_not_add_up() -> None:
     town = Town()
-    page = town.page().look(WORLD, 1)
+    page = Page(town).look(WORLD, 1)
     town.tick()
     for n in range(11_000):
         town.fix(f"ada/d{n}", 47.1, 9.5)
@@ -370,8 +297,8 @@ def test_a_user_sees_own_devices_and_friends_and_a_device_token_its_own() -> Non
     town = Town()
     for device in ("bob/phone", "bob/watch", "ada/phone", "eve/phone"):
         town.fix(device, 47.2, 9.5)
-    bob, token = town.page(BOB), town.page(replace(BOB, device="watch"))
-    alone = town.page(BOB)
+    bob, token = Page(town, BOB), Page(town, replace(BOB, device="watch"))
+    alone = Page(town, BOB)
     for page in (bob, token):
         page.look(WORLD, 1, ["eve/phone", "bob/phone", "ada/phone"])
     alone.area.look_at(Area.of(WORLD, 1), own_only=True)
@@ -385,9 +312,9 @@ def test_a_user_sees_own_devices_and_friends_and_a_device_token_its_own() -> Non
 
 
 def test_friends_see_the_circle_around_a_home_and_its_quarter_of_an_hour() -> None:
-    town = Town(_Homes(HOME))
+    town = Town(Homes(HOME))
     exact = town.fix("ada/phone", *HOME, speed=1.5, course=90.0)
-    bob, ada = town.page(BOB).look(VADUZ, 10), town.page(Identity("ada")).look(VADUZ, 10)
+    bob, ada = Page(town, BOB).look(VADUZ, 10), Page(town, Identity("ada")).look(VADUZ, 10)
     town.tick()
     assert bob.points == ada.points == {"ada/phone"}
     assert bob.client.points is not None
@@ -408,10 +335,10 @@ def test_friends_see_the_circle_around_a_home_and_its_quarter_of_an_hour() -> No
 
 
 def test_a_home_that_is_found_later_hides_what_was_shown() -> None:
-    homes = _Homes()
+    homes = Homes()
     town = Town(homes)
     town.fix("ada/phone", *HOME)
-    bob = town.page(BOB).look(VADUZ, 10)
+    bob = Page(town, BOB).look(VADUZ, 10)
     town.tick()
     assert bob.points == {"ada/phone"}
     homes.of["ada"] = (HOME,)
@@ -426,11 +353,11 @@ def test_a_home_that_is_found_later_hides_what_was_shown() -> None:
 
 
 def test_friends_are_shown_nothing_before_homes_are_known_nor_of_before_the_friendship() -> None:
-    homes = _Homes(looked_up=False)
+    homes = Homes(looked_up=False)
     town = Town(homes)
     town.fix("ada/phone", 47.2, 9.5)
     town.fix("ada/old", 47.2, 9.5, time=NOW - 5000)
-    bob = town.page(BOB).look(WORLD, 1, ["ada/phone", "ada/old"])
+    bob = Page(town, BOB).look(WORLD, 1, ["ada/phone", "ada/old"])
     town.tick()
     assert bob.points == set()
     assert bob.client.chosen == {}
@@ -445,7 +372,7 @@ def test_a_friendship_that_ends_is_seen_at_once_by_its_viewers_only() -> None:
     town = Town()
     town.fix("bob/phone", 47.2, 9.5)
     town.fix("ada/phone", 47.2, 9.5)
-    bob, other = town.page(BOB).look(WORLD, 1), town.page(BOB).look(WORLD, 1)
+    bob, other = Page(town, BOB).look(WORLD, 1), Page(town, BOB).look(WORLD, 1)
     town.tick()
     assert bob.points == other.points == {"bob/phone", "ada/phone"}
     town.fix("ada/phone", 47.3, 9.5)

@@ -7,7 +7,7 @@ import json
 import shutil
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -19,9 +19,13 @@ from aiohttp import WSMsgType, web
 from playwright.async_api import Browser, Page, async_playwright, expect
 
 from gateway.users.app_setups import SETUPS, PhoneDevice, Platform
+from gateway.users.auth import Identity
+from gateway.viewers.areas import TICK_S, Area, AreaViewer
+from gateway.viewers.viewers import BoundingBox, Filter, Viewer
 from gateway.web import base_map, vendor
 from geoservice.tiles.served import ServedTiles
 from geoservice.web.tiles import TileRoutes
+from tests.gateway.viewers.town import Town
 from waylog.config import Endpoint
 
 PAGE = Path(vendor.__file__).parent
@@ -75,6 +79,9 @@ class FakeGateway:
         self.sockets: set[web.WebSocketResponse] = set()
         self.streams: set[web.StreamResponse] = set()
         self.url = ""
+        #: Devices that are shown by area, because they are many; the page gets no others.
+        self.town: Town | None = None
+        self.lookers: dict[web.WebSocketResponse, AreaViewer] = {}
 
     def fix(self, device: str, lat: float, lon: float, **members: Any) -> dict[str, Any]:
         """Add and return a fix, which is the device's newest from now on."""
@@ -128,6 +135,7 @@ class FakeGateway:
         app.router.add_get("/", self._index)
         app.router.add_static("/static/", PAGE)
         app.router.add_get("/v1/devices", self._devices)
+        app.router.add_get("/v1/devices/{device}", self._device)
         app.router.add_get("/v1/devices/{device}/{resource}", self._resource)
         app.router.add_get("/v1/pipeline", self._pipeline)
         app.router.add_get("/v1/session", self._who)
@@ -192,7 +200,21 @@ class FakeGateway:
         return web.FileResponse(PAGE / "index.html", headers=headers)
 
     async def _devices(self, request: web.Request) -> web.Response:
+        if self.town is not None:
+            rows = [self._row_of(self.town, name) for name in self.town.locations.devices()]
+            named = [row for row in rows if request.query.get("q", "") in row["device"]]
+            more = {} if "q" in request.query else {"Waylog-More-After": "demo%2Fz"}
+            return web.json_response(named[: int(request.query["limit"])], headers=more)
         return web.json_response(list(self.rows.values()))
+
+    @staticmethod
+    def _row_of(town: Town, device: str) -> dict[str, Any]:
+        fix = town.locations.latest(device)
+        return {"device": device, "fix": msgspec.to_builtins(fix), "address": None}
+
+    async def _device(self, request: web.Request) -> web.Response:
+        assert self.town is not None
+        return web.json_response(self._row_of(self.town, request.match_info["device"]))
 
     async def _resource(self, request: web.Request) -> web.Response:
         device, resource = request.match_info["device"], request.match_info["resource"]
@@ -256,9 +278,35 @@ class FakeGateway:
             async for message in socket:
                 if message.type == WSMsgType.ERROR:
                     break
+                asked = json.loads(message.data)
+                if asked["type"] == "view" and self.town is not None and "bbox" in asked:
+                    self._look(socket, self.town, asked)
         finally:
             self.sockets.discard(socket)
+            self.lookers.pop(socket, None)
         return socket
+
+    def _look(self, socket: web.WebSocketResponse, town: Town, asked: dict[str, Any]) -> None:
+        if socket not in self.lookers:
+            everything = Identity("root", admin=True)
+            viewer = Viewer(Filter(topics=frozenset()), {}, everything, lambda _: ())
+            self.lookers[socket] = town.areas.add(viewer)
+        area = Area.of(BoundingBox.of(asked["bbox"]), asked["zoom"])
+        self.lookers[socket].look_at(area, asked["devices"])
+
+    async def ticking(self) -> None:
+        """Show the town by area, as the gateway does."""
+        while True:
+            await asyncio.sleep(TICK_S)
+            if self.town is None:
+                continue
+            self.town.now = int(time.time() * 1000)
+            for _ in self.town.areas.steps(self.town.now):
+                pass
+            for socket, viewer in list(self.lookers.items()):
+                for frame in viewer.take(self.town.now):
+                    with suppress(ConnectionError):
+                        await socket.send_bytes(frame)
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
@@ -293,7 +341,9 @@ async def played(tmp_path: Path) -> AsyncIterator[FakeGateway]:
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     gateway.url = f"http://127.0.0.1:{runner.addresses[0][1]}/"
+    ticking = asyncio.create_task(gateway.ticking())
     yield gateway
+    ticking.cancel()
     await runner.cleanup()
 
 

@@ -4,6 +4,7 @@ import type { DayPlayer } from "../diary/day_player.js";
 import type { DayTimeline } from "../diary/day_timeline.js";
 import type { MonthCalendar } from "../diary/month_calendar.js";
 import type { TravelStatistics } from "../diary/travel_statistics.js";
+import type { ChosenDevices } from "../elements/chosen_devices.js";
 import type { ConnectionDot } from "../elements/connection_dot.js";
 import type { DeviceList } from "../elements/device_list.js";
 import type { DevicePanel } from "../elements/device_panel.js";
@@ -24,6 +25,7 @@ declare global {
 
   interface HTMLElementTagNameMap {
     "app-setup": AppSetup;
+    "chosen-devices": ChosenDevices;
     "connection-dot": ConnectionDot;
     "day-player": DayPlayer;
     "day-timeline": DayTimeline;
