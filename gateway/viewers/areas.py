@@ -115,6 +115,11 @@ class _Scene:
         assert self.rights.user is not None
         return frozenset((self.rights.user, *(user for user, _ in self.rights.friends)))
 
+    @property
+    def wholly(self) -> str | None:
+        """The user all of whose devices are shown as they are, if there is one."""
+        return self.rights.user if self.rights.device is None else None
+
     def enter(self, viewer: AreaViewer, area: Area) -> Lens:
         """Return the lens of an area, which a viewer looks at from now on."""
         self.viewers.add(viewer)
@@ -344,14 +349,20 @@ class AreaViews:
         scenes = [each for each in self._scenes.values() if each.rights.user is not None]
         if not scenes:
             return
-        moved = exact.moved_of(frozenset().union(*(scene.users for scene in scenes)))
+        # What is shown as it is needs no look at the device.
+        moved = exact.moved_of(
+            frozenset().union(*(scene.users - {scene.wholly} for scene in scenes))
+        )
         for scene in scenes:
             homes = self._homes()
             if scene.homes != homes:
                 # A home that was found now hides positions that were shown before.
                 scene.homes = homes
                 yield from self._show_users(scene, [user for user, _ in scene.rights.friends])
-            for user in scene.users & moved.keys():
+            if scene.wholly is not None:
+                scene.positions.copy_moved(exact, scene.wholly)
+                yield
+            for user in scene.users & moved.keys() - {scene.wholly}:
                 for number, device in enumerate(moved[user], 1):
                     self._show(scene, device)
                     if not number % _STEP_TOLD:

@@ -28,10 +28,13 @@ cdef class LivePositions:
     cdef uint32_t tick
     cdef dict numbers
     cdef list names
+    cdef list owners             # the users of the devices
     cdef set users
 
     cdef int grow(self) except -1
     cdef Py_ssize_t number_of(self, str device) except -2
+    cpdef copy(self, str device, LivePositions other)
+    cpdef remove(self, str device)
     cdef int mark(self, Py_ssize_t number) noexcept
     cdef int move(
         self, str device, int64_t time, int64_t received, double lat, double lon,

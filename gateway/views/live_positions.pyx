@@ -9,6 +9,8 @@ from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.math cimport M_PI, NAN, llrint, log, sin
 from libc.stdint cimport int32_t, int64_t, uint32_t
 
+from sys import intern
+
 from gateway.fixes.record_head cimport RecordHead, read_record
 
 cdef double WORLD = 4294967296.0
@@ -42,6 +44,7 @@ cdef class LivePositions:
     def __cinit__(self):
         self.numbers = {}
         self.names = []
+        self.owners = []
         self.users = set()
 
     def __dealloc__(self):
@@ -87,7 +90,8 @@ cdef class LivePositions:
         known = self.numbers.get(device)
         if known is not None:
             return known
-        if self.users is not None and device.partition("/")[0] not in self.users:
+        owner = intern(device.partition("/")[0])
+        if self.users is not None and owner not in self.users:
             return -1
         if self.count == self.capacity:
             self.grow()
@@ -99,6 +103,7 @@ cdef class LivePositions:
         row.time = -(<int64_t> 1 << 62)
         self.numbers[device] = number
         self.names.append(device)
+        self.owners.append(owner)
         self.count += 1
         self.alive += 1
         return number
@@ -170,7 +175,7 @@ cdef class LivePositions:
         )
         return True
 
-    def copy(self, str device, LivePositions other):
+    cpdef copy(self, str device, LivePositions other):
         """Take the position that `other` has of a device, or remove it if there is none."""
         cdef Py_ssize_t number
         cdef Row* row
@@ -187,7 +192,7 @@ cdef class LivePositions:
         row.is_dirty, row.tick = was_dirty, tick
         self.mark(number)
 
-    def remove(self, str device):
+    cpdef remove(self, str device):
         """Forget a device, if it is known."""
         cdef Py_ssize_t number
         known = self.numbers.pop(device, None)
@@ -228,14 +233,20 @@ cdef class LivePositions:
     def moved_of(self, users):
         """Return the devices that have changed in the last tick, by user, for those of `users`."""
         cdef Py_ssize_t each
-        cdef str device
         found = {}
         for each in range(self.moved_count):
-            device = self.names[self.moved[each]]
-            user = device.partition("/")[0]
+            user = self.owners[self.moved[each]]
             if user in users:
-                found.setdefault(user, []).append(device)
+                found.setdefault(user, []).append(self.names[self.moved[each]])
         return found
+
+    def copy_moved(self, LivePositions other, str user):
+        """Copy what has changed of a user's devices in the last tick of `other`."""
+        cdef Py_ssize_t each
+        user = intern(user)
+        for each in range(other.moved_count):
+            if other.owners[other.moved[each]] is user:
+                self.copy(other.names[other.moved[each]], other)
 
     def __contains__(self, device):
         return device in self.numbers
