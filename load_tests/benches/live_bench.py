@@ -78,7 +78,10 @@ def main(argv: list[str] | None = None) -> int:
     ):
         ensure_topics(broker.bootstrap_servers)
         with (
-            Gateways(Path(folder), broker.bootstrap_servers, arguments.workers) as gateways,
+            Gateways(
+                *(Path(folder), broker.bootstrap_servers, arguments.workers),
+                *("--viewers-per-user", "1000"),
+            ) as gateways,
             fleets_of(gateways.mqtt_port, arguments.devices, arguments.rate, ANONYMOUS) as fleets,
         ):
             stage_s = arguments.seconds + _SETTLE_S + 3.0

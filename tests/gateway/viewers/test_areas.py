@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -141,7 +142,7 @@ def _agrees(page: Page, area: Area, shown: dict[str, tuple[float, float]], few: 
 @settings(max_examples=200)
 @given(_actions, st.integers(0, 6), st.booleans())
 def test_two_pages_see_what_is_inside_whatever_comes_and_whenever_they_read(
-    actions: list[tuple[object, ...]], few: int, one_user: bool
+    actions: list[tuple[Any, ...]], few: int, one_user: bool
 ) -> None:
     town = Town(points_from=few)
     user = Identity("u1")
@@ -150,21 +151,21 @@ def test_two_pages_see_what_is_inside_whatever_comes_and_whenever_they_read(
     truth: dict[str, tuple[float, float]] = {}
     for kind, *rest in actions:
         if kind == "fix":
-            device, (lat, lon) = rest  # type: ignore[misc]
+            device, (lat, lon) = rest
             truth[device] = (lat, lon)
             town.fix(device, lat, lon)
             town.now += 1
         elif kind == "forget":
-            town.locations.forget(rest[0], town.now + 1)  # type: ignore[arg-type]
-            truth.pop(rest[0], None)  # type: ignore[arg-type]
+            town.locations.forget(rest[0], town.now + 1)
+            truth.pop(rest[0], None)
         elif kind == "look":
             number, box, zoom = rest
-            pages[number].look(box, zoom)  # type: ignore[index, arg-type]
-            looks[number] = Area.of(box, zoom)  # type: ignore[index, arg-type]
+            pages[number].look(box, zoom)
+            looks[number] = Area.of(box, zoom)
         elif kind == "read":
-            pages[rest[0]].read()  # type: ignore[index]
+            pages[rest[0]].read()
         else:
-            town.tick(rest[0])  # type: ignore[arg-type]
+            town.tick(rest[0])
     town.tick(COUNT_TICKS)
     for page, area in zip(pages, looks, strict=True):
         if area is not None:
@@ -322,7 +323,7 @@ def test_friends_see_the_circle_around_a_home_and_its_quarter_of_an_hour() -> No
     told, own = bob.client.points["ada/phone"], ada.client.points["ada/phone"]
     circle = town.filter.at_home("ada", *HOME)
     assert circle is not None
-    assert (told.lat, told.lon) == (pytest.approx(circle.lat), pytest.approx(circle.lon))
+    assert [told.lat, told.lon] == pytest.approx([circle.lat, circle.lon])
     assert (told.speed, told.course, told.accuracy) == (None, None, RADIUS_M)
     assert abs(told.time - exact.time // 900_000 * 900_000) <= 1000
     assert (own.lat, own.lon) == HOME
@@ -349,7 +350,7 @@ def test_a_home_that_is_found_later_hides_what_was_shown() -> None:
     told = bob.client.points["ada/phone"]
     circle = town.filter.at_home("ada", *HOME)
     assert circle is not None
-    assert (told.lat, told.lon) == (pytest.approx(circle.lat), pytest.approx(circle.lon))
+    assert [told.lat, told.lon] == pytest.approx([circle.lat, circle.lon])
 
 
 def test_friends_are_shown_nothing_before_homes_are_known_nor_of_before_the_friendship() -> None:
