@@ -28,7 +28,6 @@ from typing import Any, Final
 
 import aiohttp
 
-from gateway.users.auth import ANONYMOUS
 from load_tests.benches.broker_processes import MeasuredBroker
 from load_tests.benches.gateway_bench import fleets_of, outcomes_of
 from load_tests.benches.gateway_servers import Gateways
@@ -37,6 +36,8 @@ from waylog.cli import CommandError
 from waylog.kafka.clients import ensure_topics
 from waylog.process.file_limit import raise_file_limit
 
+#: The user of an open gateway's page, and of these devices.
+_ANYBODY: Final = "anonymous"
 #: Seconds from the first page of a stage until its CPU is counted.
 _SETTLE_S: Final = 2.0
 _WORLD: Final = {"type": "view", "bbox": [-180, -85, 180, 85], "zoom": 1.35}
@@ -82,7 +83,7 @@ def main(argv: list[str] | None = None) -> int:
                 *(Path(folder), broker.bootstrap_servers, arguments.workers),
                 *("--viewers-per-user", "1000"),
             ) as gateways,
-            fleets_of(gateways.mqtt_port, arguments.devices, arguments.rate, ANONYMOUS) as fleets,
+            fleets_of(gateways.mqtt_port, arguments.devices, arguments.rate, _ANYBODY) as fleets,
         ):
             stage_s = arguments.seconds + _SETTLE_S + 3.0
             total_s = arguments.rounds * len(stages) * stage_s + (arguments.browser or 0.0) + 30.0
