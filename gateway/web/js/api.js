@@ -137,7 +137,7 @@ export async function devices(limit) {
  * Devices whose names contain a text, with their last positions.
  * @param {string} text
  * @param {number} limit
- * @param {AbortSignal} signal
+ * @param {AbortSignal} [signal]
  * @returns {Promise<types.DeviceRow[]>}
  */
 export async function devicesNamed(text, limit, signal) {

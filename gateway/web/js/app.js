@@ -27,6 +27,8 @@ const IDENTIFY_AGAIN_MS = 2000;
 const REMEMBER_MS = 200;
 /** Devices above which the gateway sends what the map shows in place of all. */
 const ALL_UP_TO = 500;
+/** Own devices that are known besides. */
+const OWN_UP_TO = 20;
 const SETTINGS_OPEN = "waylog.settings.open";
 const root = document.documentElement;
 
@@ -168,6 +170,7 @@ export class App extends EventTarget {
       if (more) {
         await this.map.ready;
         this.area.begin();
+        this.keepOwn();
       } else {
         this.area.end();
         for (const row of rows) this.store.applyRow(row);
@@ -178,6 +181,16 @@ export class App extends EventTarget {
     }
     this.guide.setEmpty(this.snapshotTaken && this.store.size === 0 && !this.area.active);
     this.tell("known");
+  }
+
+  /** The viewer's own devices are shown wherever they are, unless these are the many. */
+  async keepOwn() {
+    const own = `${this.session?.user}/`;
+    const rows = await api.devicesNamed(own, OWN_UP_TO + 1).catch(() => []);
+    if (rows.length > OWN_UP_TO || !this.area.active) return;
+    const found = rows.filter((row) => row.device.startsWith(own));
+    for (const row of found) this.store.applyRow(row);
+    this.area.keep(found.map((row) => row.device));
   }
 
   /**

@@ -10,7 +10,7 @@ import { readFrame } from "./area_frames.js";
 
 const LOOK_MS = 200;
 /** Of the view, on each side: where the map is dragged there are devices already. */
-const MARGIN = 0.15;
+const MARGIN = 0.25;
 
 export class AreaView extends EventTarget {
   /** Events: `begun`, `ended`, `seen` (after each frame of points or counts), `lost` (a chosen device's name). */
@@ -36,6 +36,10 @@ export class AreaView extends EventTarget {
     this.members = new Set();
     /** @type {Set<string>} devices that are shown wherever they are */
     this.watched = new Set();
+    /** @type {Set<string>} those of them that always are */
+    this.kept = new Set();
+    /** @type {{bounds: import("maplibre-gl").LngLatBounds, zoom: number} | null} what was asked for */
+    this.asked = null;
     /** @type {Set<string>} those of them of which the gateway has told */
     this.told = new Set();
     /** @type {number | undefined} */
@@ -54,6 +58,7 @@ export class AreaView extends EventTarget {
     }
     // A new connection has other numbers, and has told nothing yet.
     this.told.clear();
+    this.asked = null;
     this.look();
   }
 
@@ -74,16 +79,40 @@ export class AreaView extends EventTarget {
    * @param {Iterable<string>} devices
    */
   watch(devices) {
-    const watched = new Set(devices);
+    const watched = new Set([...this.kept, ...devices]);
     if (watched.size === this.watched.size && [...watched].every((device) => this.watched.has(device))) return;
     this.watched = watched;
     if (this.active) this.look();
   }
 
+  /**
+   * These devices are shown from now on, besides those that are chosen.
+   * @param {string[]} devices
+   */
+  keep(devices) {
+    this.kept = new Set(devices);
+    this.watch([...this.watched]);
+  }
+
   /** After a moment: a map that is dragged moves with each frame. */
   lookSoon() {
     if (!this.active || this.timer !== undefined) return;
-    this.timer = setTimeout(() => this.look(), LOOK_MS);
+    this.timer = setTimeout(() => {
+      this.timer = undefined;
+      if (!this.isInSight()) this.look();
+    }, LOOK_MS);
+  }
+
+  /** Whether what the map shows is in what was asked for: a map that follows a device moves all the time. */
+  isInSight() {
+    const { map } = this.map;
+    const { asked } = this;
+    if (!map || !asked || Math.floor(map.getZoom()) !== Math.floor(asked.zoom)) return false;
+    const [bounds, there] = [map.getBounds(), asked.bounds];
+    const dx = (there.getEast() - there.getWest()) * MARGIN;
+    const dy = (there.getNorth() - there.getSouth()) * MARGIN;
+    return bounds.getWest() >= there.getWest() - dx && bounds.getEast() <= there.getEast() + dx
+      && bounds.getSouth() >= there.getSouth() - dy && bounds.getNorth() <= there.getNorth() + dy;
   }
 
   look() {
@@ -91,6 +120,7 @@ export class AreaView extends EventTarget {
     this.timer = undefined;
     const { map } = this.map;
     if (!this.active || !map) return;
+    this.asked = { bounds: map.getBounds(), zoom: map.getZoom() };
     this.live.look({ bbox: boxOf(map.getBounds()), zoom: Math.max(0, map.getZoom()), devices: [...this.watched] });
   }
 
