@@ -123,11 +123,9 @@ def _agrees(page: Page, area: Area, shown: dict[str, tuple[float, float]], few: 
     assert client.level == area.level
     if client.points is not None:
         assert len(inside) <= few * 5 // 4
-        found = {name: (point.lat, point.lon) for name, point in client.points.items()}
-        assert found == {
-            name: (pytest.approx(lat, abs=1e-7), pytest.approx(lon, abs=1e-7))
-            for name, (lat, lon) in inside.items()
-        }
+        assert client.points.keys() == inside.keys()
+        for name, at in inside.items():
+            assert client.points[name][:2] == pytest.approx(at, abs=1e-7)
         return
     assert client.cells is not None
     assert len(inside) > few
