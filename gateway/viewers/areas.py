@@ -154,6 +154,8 @@ class AreaViewer:
         self._seen = -1
         self._names = SentNames()
         self._chosen_news = False
+        #: How many of the chosen devices were there when they were told; one may be erased.
+        self._known = 0
         #: The client has been told positions of chosen devices.
         self._has_chosen = False
         self._changed = False
@@ -190,6 +192,7 @@ class AreaViewer:
             self._seen = lens.version
         if self._chosen_news:
             self._chosen_news, self._has_chosen = False, bool(self._devices)
+            self._known = sum(device in positions for device in self._devices)
             frames.append(chosen_frame(positions, self._devices, now))
         told: list[bytes] = []
         for frame in frames:
@@ -410,7 +413,10 @@ class AreaViews:
             if not number % _STEP_LENSES:
                 yield
         for viewer in scene.viewers:
-            if viewer._devices and positions.has_moved(viewer._devices):
+            if viewer._devices and (
+                positions.has_moved(viewer._devices)
+                or viewer._known != sum(device in positions for device in viewer._devices)
+            ):
                 viewer._chosen_news = True
             if viewer.has_news():
                 viewer.viewer.wake.set()

@@ -257,6 +257,12 @@ def test_chosen_devices_are_shown_wherever_they_are_and_however_many_there_are()
     town.fix("ada/d4", -34.0, 151.0)
     town.tick()
     assert page.read() == []
+    town.locations.forget("ada/d3", town.now + 1)
+    town.tick()
+    page.read()
+    assert page.client.chosen == {}
+    town.tick()
+    assert page.read() == []
 
 
 def test_without_pages_nothing_is_followed() -> None:
