@@ -24,6 +24,8 @@ export class ClusterLayer {
     this.box = make("div", { className: "clusters", role: "group", "aria-label": t("clusters.label"), hidden: true });
     /** @type {Map<string, Circle>} by level and place */
     this.circles = new Map();
+    /** @type {[number, number]} of the map, px */
+    this.size = [0, 0];
     view.addEventListener("dressed", () => this.attach());
     view.addEventListener("moving", () => this.place());
   }
@@ -31,7 +33,14 @@ export class ClusterLayer {
   attach() {
     if (this.box.isConnected) return;
     this.view.map.getCanvasContainer().append(this.box);
-    this.view.map.on("resize", () => this.place());
+    const measure = () => {
+      // Not with each frame: to ask for a size makes the browser lay out the page.
+      const { clientWidth, clientHeight } = this.view.map.getContainer();
+      this.size = [clientWidth, clientHeight];
+      this.place();
+    };
+    measure();
+    this.view.map.on("resize", measure);
   }
 
   /**
@@ -99,7 +108,7 @@ export class ClusterLayer {
   place() {
     if (this.box.hidden || !this.view.map) return;
     const { map } = this.view;
-    const { clientWidth: width, clientHeight: height } = map.getContainer();
+    const [width, height] = this.size;
     const middle = map.getCenter().lng;
     for (const { button, lat, lon } of this.circles.values()) {
       const { x, y } = map.project([lon + 360 * Math.round((middle - lon) / 360), lat]);

@@ -48,7 +48,7 @@ export class TrailsLayer {
     this.renderingMode = /** @type {const} */ ("2d");
     /** @type {LibraryMap | null} */
     this.map = null;
-    /** @type {{program: WebGLProgram, buffer: WebGLBuffer, array: WebGLVertexArrayObject} | null} */
+    /** @type {import("../points_layer.js").Graphics | null} */
     this.graphics = null;
     this.exact = new Float64Array(LINES * 4);
     this.data = new Float32Array(LINES * FLOATS);
@@ -122,7 +122,13 @@ export class TrailsLayer {
       gl.vertexAttribDivisor(index, 1);
     }
     gl.bindVertexArray(null);
-    this.graphics = { program, buffer, array };
+    // Asked for once: each question waits until all is drawn.
+    /** @type {Record<string, WebGLUniformLocation | null>} */
+    const uniforms = {};
+    for (const name of ["u_matrix", "u_shift", "u_now", "u_fade", "u_width", "u_size", "u_colour"]) {
+      uniforms[name] = gl.getUniformLocation(program, name);
+    }
+    this.graphics = { program, buffer, array, uniforms };
     this.changed = true;
   }
 
@@ -154,7 +160,7 @@ export class TrailsLayer {
       for (let index = 0; index < this.count; index += 1) this.write(index);
       this.changed = true;
     }
-    const at = (/** @type {string} */ name) => gl.getUniformLocation(graphics.program, name);
+    const at = (/** @type {string} */ name) => graphics.uniforms[name] ?? null;
     gl.useProgram(graphics.program);
     gl.bindVertexArray(graphics.array);
     gl.bindBuffer(gl.ARRAY_BUFFER, graphics.buffer);
