@@ -13,7 +13,8 @@ const CLOSER = 2; // zooms at a click
 const ZOOM_MAX = 18;
 /** Of a cell, from its middle: circles of neighbours stay apart. */
 const STRAY = 0.2;
-const OUTSIDE_PX = 40;
+/** What is outside is not drawn until the map has come to rest. */
+const OUTSIDE_PX = 240;
 
 /** @typedef {{button: HTMLButtonElement, lat: number, lon: number, radius: number}} Circle */
 
@@ -27,7 +28,10 @@ export class ClusterLayer {
     /** @type {[number, number]} of the map, px */
     this.size = [0, 0];
     view.addEventListener("dressed", () => this.attach());
-    view.addEventListener("moving", () => this.place());
+    /** @type {{place: import("maplibre-gl").LngLat, zoom: number} | null} the middle of the map when the circles were placed */
+    this.anchor = null;
+    view.addEventListener("moving", () => this.shift());
+    view.addEventListener("moved", () => this.place());
   }
 
   attach() {
@@ -104,10 +108,25 @@ export class ClusterLayer {
     button.setAttribute("aria-label", t("clusters.devices", { count: cell.count, shown: text, live: count(cell.live) }));
   }
 
+  /** A map that is dragged takes all circles along: one style in place of hundreds. */
+  shift() {
+    const { map } = this.view;
+    if (this.box.hidden || !map) return;
+    if (!this.anchor || map.getZoom() !== this.anchor.zoom) {
+      this.place();
+      return;
+    }
+    const { x, y } = map.project(this.anchor.place);
+    const [width, height] = this.size;
+    this.box.style.transform = `translate(${(x - width / 2).toFixed(1)}px, ${(y - height / 2).toFixed(1)}px)`;
+  }
+
   /** Put every circle where it is on the screen. */
   place() {
     if (this.box.hidden || !this.view.map) return;
     const { map } = this.view;
+    this.anchor = { place: map.getCenter(), zoom: map.getZoom() };
+    this.box.style.transform = "";
     const [width, height] = this.size;
     const middle = map.getCenter().lng;
     for (const { button, lat, lon } of this.circles.values()) {
