@@ -26,6 +26,8 @@ from spark.places.job import read_state, write_places
 from spark.places.schema import FILE, PLACES_SCHEMA
 from spark.places.stays import stays_of
 from spark.runtime.tasks import LocalEngine, SparkEngine
+from tests.spark.lives.kinds import make_life
+from tests.spark.lives.phones import report
 from tests.spark.synthetic import Person, degrees, make_person
 from waylog.cli import main
 from waylog.history.history_reader import HistoryReader
@@ -119,6 +121,10 @@ def test_the_job_finds_for_every_device_what_its_fixes_alone_give(
         assert [(row["lat"], row["lon"], row["label"], row["visits"]) for row in rows] == [
             (place.lat, place.lon, place.label, place.visits) for place in expected
         ]
+        assert [row["roles"] for row in rows] == [
+            [role._asdict() for role in place.roles] for place in expected
+        ]
+        assert rows[0]["roles"][0]["label"] == "home"
         assert [row["rank"] for row in rows] == list(range(1, len(rows) + 1))
         assert {row["user"] for row in rows} == {device.partition("/")[0]}
     again = write_places(SparkEngine(session), str(history), str(out))
@@ -187,6 +193,39 @@ def test_fixes_that_come_late_are_put_where_they_belong(tmp_path: Path) -> None:
         [row[each] for each in columns] for row in tables_of(whole)["visits"]
     ]
     assert before <= {row["place_id"] for row in tables_of(out)["places"]}
+
+
+@pytest.mark.parametrize("manner", ["significant change", "on motion", "periodic"])
+def test_in_pieces_and_late_a_phone_that_reports_seldom_has_the_same_places(
+    tmp_path: Path, manner: str
+) -> None:
+    lives = {f"u{seed}/p": make_life("office", seed, 12) for seed in range(2)}
+    people = {
+        device: Person([], True, [], report(life, manner, number, outliers=number == 1))
+        for number, (device, life) in enumerate(lives.items())
+    }
+    table = table_of(people)
+    time = table["time"].to_numpy()
+    late = (time > time[0] + 5 * DAY_MS) & (time < time[0] + 7 * DAY_MS)
+    order = np.concatenate([np.flatnonzero(~late), np.flatnonzero(late)])
+    table = numbered(table.take(pa.array(order)))
+    history, out, whole = tmp_path / "history", tmp_path / "places", tmp_path / "whole"
+    begin = int((~late).sum())
+    for start, end in pairwise([0, begin // 3, begin, table.num_rows]):
+        write_history(history, table, start, end)
+        write_places(LocalEngine(1), str(history), str(out))
+    write_places(LocalEngine(1), str(history), str(whole))
+    ids = {"place_id", "origin", "destination"}
+    for name in ("places", "visits", "trips"):
+        one, other = (
+            [
+                {key: value for key, value in row.items() if key not in ids}
+                for row in tables_of(each)[name]
+            ]
+            for each in (out, whole)
+        )
+        assert sorted(one, key=str) == sorted(other, key=str)
+        assert one
 
 
 def test_a_run_that_was_cut_short_is_done_again(tmp_path: Path) -> None:
