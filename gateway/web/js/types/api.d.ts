@@ -118,6 +118,16 @@ export interface Place {
   last?: number | null;
   radius_m?: number | null;
   named_by?: string | null;
+  confidence?: number | null;
+  roles?: PlaceRole[] | null;
+}
+
+/** What a place is and was: home or work between two times, in ms; null if it still is. */
+export interface PlaceRole {
+  label: string;
+  since: number;
+  until: number | null;
+  confidence: number;
 }
 
 /** GET /v1/devices/{device}/visits. */

@@ -171,6 +171,7 @@ async def test_places_are_those_of_the_job(gateway: Gateway, user: Login) -> Non
         assert places[0].keys() == {
             *("user", "device", "place_id", "lat", "lon", "label", "name", "visits"),
             *("dwell_s", "address", "radius_m", "first", "last", "named_by"),
+            *("confidence", "roles"),
         }
 
 
