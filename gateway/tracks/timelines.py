@@ -16,6 +16,7 @@ import numpy as np
 from gateway.tracks.simplification import simplified_to
 from gateway.tracks.track_points import Points
 from waylog.movement.calendar import Calendar
+from waylog.movement.diary import Gap, Item, Stay, Trip
 from waylog.movement.movement import Course, Movement, Place, Rules, take_place
 
 #: Metres that a point may be off in an answer, and the points of all its trips together.
@@ -29,42 +30,6 @@ _NEAR_M: Final = 500.0
 _WALK: Final = 1.0  # m/s
 #: Shorter pauses between trips and gaps are no stays.
 _STAY_MS: Final = 300_000
-
-
-class Stay(msgspec.Struct, tag="stay", tag_field="kind"):
-    """The device was at a place. Times are ms since 1970 UTC."""
-
-    start: int
-    end: int
-    lat: float
-    lon: float
-    fixes: int
-    silent_s: int  # in silences of more than 15 minutes
-
-
-class Trip(msgspec.Struct, tag="trip", tag_field="kind"):
-    """The device moved from one place to another."""
-
-    start: int
-    end: int
-    ended: bool  # False: it goes on with the last point
-    distance_m: float
-    moving_s: float
-    fastest: float  # m/s
-    coordinates: list[list[float]] = []  # longitude and latitude
-    times: list[int] = []  # of each of the coordinates, ms
-
-
-class Gap(msgspec.Struct, tag="gap", tag_field="kind"):
-    """Nothing is known, and afterwards the device was elsewhere."""
-
-    start: int
-    end: int
-    distance_m: float  # in a straight line
-    coordinates: list[list[float]]  # before and after
-
-
-Item = Stay | Trip | Gap
 
 
 class Way(msgspec.Struct):

@@ -15,8 +15,9 @@ import tempfile
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -128,16 +129,15 @@ def compact_period(task: CompactionTask) -> CompactionResult:
     """
     storage = Storage(task.history)
     raise_file_limit()  # each chunk has an open file while rows are distributed
-    with tempfile.TemporaryDirectory(prefix="waylog-compact-") as folder:
-        parts = _Chunks(storage, task, Path(folder))
-        parts.measure()
-        writer = _Writer(storage, task, parts.rows)
-        try:
-            for chunk in parts.chunks():
-                writer.write(chunk)
-                del chunk  # free it before the next one is read
-        finally:
-            writer.close()
+    parts = _Chunks(storage, task)
+    parts.measure()
+    writer = _Writer(storage, task, parts.rows)
+    try:
+        for chunk in parts.chunks():
+            writer.write(chunk)
+            del chunk  # free it before the next one is read
+    finally:
+        writer.close()
     if parts.rows - parts.doubled != writer.rows:
         # Never replace files by others with fewer rows.
         raise RuntimeError(
@@ -157,10 +157,9 @@ def compact_period(task: CompactionTask) -> CompactionResult:
 class _Chunks:
     """The sorted rows of a period, in chunks that fit in memory."""
 
-    def __init__(self, storage: Storage, task: CompactionTask, folder: Path) -> None:
+    def __init__(self, storage: Storage, task: CompactionTask) -> None:
         self._storage = storage
         self._task = task
-        self._folder = folder
         self._counts = _DeviceCounts()
         self.rows = 0
         self.doubled = 0
@@ -179,11 +178,21 @@ class _Chunks:
         if number == 0:
             yield self._sorted(pa.Table.from_batches(self._read(), COMPACTED_SCHEMA), order)
             return
-        self._spread(order, chunk_of, number + 1)
-        for chunk in range(number + 1):
-            path = self._folder / f"{chunk}.arrow"
-            yield self._sorted(_read_stream(path), order)
-            path.unlink()
+        with ExitStack() as stack:
+            files = [stack.enter_context(self._scratch_file()) for _ in range(number + 1)]
+            self._spread(order, chunk_of, files)
+            for file in files:
+                yield self._sorted(_read_stream(file), order)
+                file.close()
+
+    def _scratch_file(self) -> IO[bytes]:
+        """Return a file without a name: of a killed compaction nothing stays on the disk."""
+        folder = None
+        if self._storage.local:
+            # Positions lie on no other disk than that of the history.
+            self._storage.create_folder(_FOLDER)
+            folder = Path(self._storage.path) / _FOLDER
+        return tempfile.TemporaryFile(dir=folder)
 
     def measure(self) -> None:
         """Count the rows of each device and sum up their positions."""
@@ -207,12 +216,11 @@ class _Chunks:
                 for batch in read_row_groups(parquet, wanted):
                     yield _compacted(batch, schema)
 
-    def _spread(self, order: dict[str, int], chunk_of: NDArray[np.int64], chunks: int) -> None:
-        streams = [pa.OSFile(str(self._folder / f"{chunk}.arrow"), "wb") for chunk in range(chunks)]
+    def _spread(
+        self, order: dict[str, int], chunk_of: NDArray[np.int64], files: Sequence[IO[bytes]]
+    ) -> None:
         options = pa.ipc.IpcWriteOptions(compression="lz4")
-        writers = [
-            pa.ipc.new_stream(stream, COMPACTED_SCHEMA, options=options) for stream in streams
-        ]
+        writers = [pa.ipc.new_stream(file, COMPACTED_SCHEMA, options=options) for file in files]
         try:
             for batch in self._read():
                 position = _positions(batch["device"], order)
@@ -220,9 +228,8 @@ class _Chunks:
                 for chunk in np.unique(owner[owner >= 0]).tolist():
                     writers[chunk].write_batch(batch.filter(pa.array(owner == chunk)))
         finally:
-            for writer, stream in zip(writers, streams, strict=True):
+            for writer in writers:
                 writer.close()
-                stream.close()
 
     def _sorted(self, table: pa.Table, order: dict[str, int]) -> pa.Table:
         if not table.num_rows:
@@ -311,8 +318,9 @@ def _spaced(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return values
 
 
-def _read_stream(path: Path) -> pa.Table:
-    with pa.OSFile(str(path)) as stream, pa.ipc.open_stream(stream) as reader:
+def _read_stream(file: IO[bytes]) -> pa.Table:
+    file.seek(0)
+    with pa.ipc.open_stream(file) as reader:
         return reader.read_all()
 
 

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from spark.runtime.jvm import find_java, private_cache
+from spark.runtime.masters import check_master
 from spark.runtime.socket_folder import socket_folder
-from waylog.config import ARROW_MEMORY_POOL
+from waylog.config import ARROW_MEMORY_POOL, ConfigError
 from waylog.process.threads import start_thread
 from waylog.sealing.sealing import ENVIRONMENT
 
@@ -68,11 +69,14 @@ def open_session(
 
     `jars` are paths or URLs, `packages` Maven coordinates. With `planning_only`, no rows pass
     through the JVM, so that it need not optimise its code. Raises ConfigError when there is no
-    Java.
+    Java, for a master that does not answer, and if Spark does not start.
     """
+    check_master(master)
     _prepare_environment(master)
     # Py4J logs every connection, and every call that a stopped JVM does not answer.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(name).master(master)
@@ -85,9 +89,30 @@ def open_session(
     builder = builder.config("spark.driver.memory", driver_memory).config(
         "spark.driver.extraJavaOptions", f"{options} -Dlog4j2.configurationFile={log4j}"
     )
-    session: SparkSession = builder.getOrCreate()
+    try:
+        session: SparkSession = builder.getOrCreate()
+    except (PySparkException, Py4JError, OSError) as error:
+        logger.debug("Spark does not start", exc_info=True)
+        raise ConfigError(
+            f"Spark does not start with --master {master}: {_reason(error)}"
+        ) from error
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def _reason(error: Exception) -> str:
+    """Return the first line of what has gone wrong at the bottom of it."""
+    cause = getattr(error, "java_exception", None)
+    # Py4J asks the JVM for each of them, which may have ended.
+    with suppress(Exception):
+        while cause is not None and cause.getCause() is not None:
+            cause = cause.getCause()
+        if cause is not None:
+            return str(cause.toString()).splitlines()[0]
+    status = jvm_end()
+    if status is not None:
+        return f"its Java process has ended with status {status}"
+    return str(error).splitlines()[0]
 
 
 def open_session_unless(

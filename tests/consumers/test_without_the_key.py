@@ -185,10 +185,13 @@ def test_sealed_definitions_are_not_passed_over(log: Log, start: Callable[..., P
     assert start(*add, environment=log.has_key).wait() == 0
     log.send(1, 2, sealed=False)
     is_refused(start("streams", "run", "geofences"), log, "streams-geofences")
-    process = start("streams", "geofences", "list")
-    assert process.wait() == 2
-    assert MISSING in process.output
-    assert list(read_topic(log.servers, GEOFENCE))
+    for words in (("list",), ("add", "work", "--user", "ann", "--circle", "47,9,100")):
+        process = start("streams", "geofences", *words)
+        assert process.wait() == 2
+        assert MISSING in process.output
+    # Where somebody lives is not written in the clear beside it.
+    (record,) = list(read_topic(log.servers, GEOFENCE))
+    assert (record.value() or b"").startswith(MAGIC)
 
 
 def test_re_resolving_ends(log: Log, start: Callable[..., Process]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -34,11 +35,14 @@ examples:
   waylog replay --speed 60 --via mqtt ride.gpx.gz commute.kmz
   waylog replay --user mika --token-file mika.token --format overland Records.json
   waylog replay --via kafka --limit 100000 geolife.csv.gz
+  waylog replay --user mika --token-file mika.token --device watch strava_export.zip Pictures
 
-Files are told apart by their content: GPX, KML and KMZ, GeoJSON, CSV with a header, Google
-Timeline (Records, Semantic Location History, exports of Android and iOS), OwnTracks .rec, Overland;
-plain, gzip or zip, in any encoding of Unicode. Fixes are sent in the order of their time and sent
-again until acknowledged; what is in the platform already is acknowledged, and not stored twice.
+Files are told apart by their content: GPX, KML and KMZ, TCX, FIT, GeoJSON, CSV with a header, NMEA
+0183, Google Timeline (Records, Semantic Location History, exports of Android and iOS), OwnTracks
+.rec, Overland, photos with a place in their EXIF; plain or gzip, in any encoding of Unicode. Of
+folders and zip archives (Strava, Garmin, Polarsteps, Google Takeout) all tracks are sent, as one
+device unless they say otherwise. Fixes are sent in the order of their time and sent again until
+acknowledged; what is in the platform already is acknowledged, and not stored twice.
 """
 
 
@@ -69,7 +73,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     secret.add_argument("--token", metavar="T", help="the user's token or password")
     secret.add_argument("--token-file", type=Path, metavar="F", help="a file that holds it")
     parser.add_argument(
-        "--device", metavar="D", help="default: what the file says, else the file's name"
+        "--device",
+        metavar="D",
+        help="default: what the file says, else its name, or that of its archive",
     )
     parser.add_argument("--limit", type=_count, metavar="N", help="the first N fixes of the files")
     parser.add_argument("--gateway", metavar="URL", default=f"http://{DEFAULT_HTTP}")
@@ -133,7 +139,7 @@ def run(arguments: argparse.Namespace) -> int:
     summary = {**tally.summary(), "skipped": counted, "seconds": seconds}
     _report(summary, as_json=arguments.json)
     for reason in damage:
-        print(f"waylog replay: what follows could not be read: {reason}", file=sys.stderr)
+        print(f"waylog replay: {reason}", file=sys.stderr)
     return 0 if tally.acknowledged == tally.sent > 0 and not damage else 1
 
 
@@ -255,7 +261,10 @@ def _user(text: str) -> str:
 def _check_files(paths: list[Path]) -> None:
     for path in paths:
         try:
-            path.open("rb").close()
+            if path.is_dir():
+                os.scandir(path).close()
+            else:
+                path.open("rb").close()
         except OSError as error:
             raise CommandError(f"{path}: {error.strerror}") from None
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Final, Protocol
 
 from waylog.cli import CommandError
-from waylog.replay.readers.detection import reader_of
+from waylog.replay.readers.archives import sources
+from waylog.replay.readers.detection import UnknownFormat, reader_of
 from waylog.replay.readers.recorded import RecordedFix, Skipped
 from waylog.replay.readers.source import Source, UnreadableTrack
 from waylog.replay.senders.wire import Outgoing, device_name, outgoing
 
 #: Fixes that may pass before the event loop gets to run other tasks.
 _FIXES_A_TURN: Final = 100
+#: Characters of the end of a file's name that is named in a count.
+_SUFFIX_MAX: Final = 6
 
 
 class Sender(Protocol):
@@ -36,9 +39,10 @@ def read_files(
 ) -> Iterator[RecordedFix]:
     """Yield the fixes of all files, at most `limit`, each with the name of its device.
 
-    That is `device` if given, else what the file says, else the file's name. Our exports say
-    `user/device`; for the same user that is the device. Raises CommandError. With `damage` a file
-    that is damaged behind some fixes ends there, and the list gets the reason.
+    That is `device` if given, else what the file says, else the name of the file, or of the archive
+    or folder that it is in. Our exports say `user/device`; for the same user that is the device.
+    Raises CommandError. With `damage` a file that is damaged behind some fixes ends there, and one
+    of an archive is left out; the list gets the reasons.
     """
     fixes = itertools.chain.from_iterable(
         _read_file(path, device, skipped, user, damage) for path in paths
@@ -53,7 +57,23 @@ def _read_file(
     user: str | None,
     damage: list[str] | None,
 ) -> Iterator[RecordedFix]:
-    source = Source(path)
+    try:
+        for source in sources(path):
+            yield from _read_source(source, device, skipped, user, damage)
+    except UnreadableTrack as error:
+        raise CommandError(str(error)) from error
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror or error}") from error
+
+
+def _read_source(
+    source: Source,
+    device: str | None,
+    skipped: Skipped,
+    user: str | None,
+    damage: list[str] | None,
+) -> Iterator[RecordedFix]:
+    # A damaged file does not keep the others of its archive from being read.
     fixes_read = False
     try:
         for fix in reader_of(source)(source, skipped):
@@ -63,13 +83,19 @@ def _read_file(
             fix.device = device_name(device or named or source.name)
             fixes_read = True
             yield fix
+    except UnknownFormat:
+        if source.collection is None:
+            raise
+        skipped[f"a file that is no track ({_suffix(source)})"] += 1
     except UnreadableTrack as error:
-        if fixes_read and damage is not None:
-            damage.append(str(error))
-            return
-        raise CommandError(str(error)) from error
-    except OSError as error:
-        raise CommandError(f"{path}: {error.strerror or error}") from error
+        if damage is None or not (fixes_read or source.collection):
+            raise
+        damage.append(f"what follows could not be read: {error}" if fixes_read else str(error))
+
+
+def _suffix(source: Source) -> str:
+    suffix = PurePath(source.file_name).suffix.lower()
+    return suffix if 1 < len(suffix) <= _SUFFIX_MAX else "others"
 
 
 async def play(

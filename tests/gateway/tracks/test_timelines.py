@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.tracks.timelines import VERTICES_MAX, Gap, Item, Stay, Trip, timeline, within
+from gateway.tracks.timelines import VERTICES_MAX, timeline, within
 from gateway.tracks.track_points import POINT, Points
+from waylog.movement.diary import Gap, Item, Stay, Trip
 
 MINUTE = 60_000
 DEGREES_PER_METRE = 1 / 111_195

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -32,6 +34,7 @@ from spark.history.manifest import (
 )
 from spark.places.job import write_places
 from spark.runtime.tasks import LocalEngine
+from tests.consumers.running import await_condition
 from tests.spark.places.test_job import table_of, tables_of, write_history
 from tests.spark.synthetic import make_person
 from waylog.cli import main
@@ -371,3 +374,48 @@ def test_neighbours_on_the_curve_are_neighbours_on_earth() -> None:
 def test_a_compaction_of_nothing_is_nothing(tmp_path: Path) -> None:
     task = CompactionTask(str(tmp_path), "2026-01-01", [], {})
     assert compact_period(task).compacted.files == []
+
+
+_COMPACT = """
+import sys
+from spark.history.compaction import compact_period, plan_period
+from waylog.history.history_reader import HistoryReader
+
+task = plan_period(HistoryReader(sys.argv[1]), "2026-01-01")._replace(sort_rows=1000)
+while True:
+    compact_period(task)
+"""
+
+
+def test_a_killed_compaction_leaves_no_positions_outside_of_the_history(tmp_path: Path) -> None:
+    history, elsewhere = tmp_path / "history", tmp_path / "elsewhere"
+    history.mkdir()
+    elsewhere.mkdir()
+    append(history, some_fixes(20_000, days=1))
+    process = subprocess.Popen(
+        [sys.executable, "-c", _COMPACT, str(history)],
+        env=os.environ | {"TMPDIR": str(elsewhere), "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    try:
+        opened = Path(f"/proc/{process.pid}/fd")
+        # Its scratch files are open now, and it has something in them.
+        await_condition(lambda: _bytes_of_scratch(opened) > 0, 60, "scratch files")
+    finally:
+        process.kill()
+        process.wait()
+    assert list(elsewhere.iterdir()) == []
+    left = {each.name for each in (history / "_compacting").iterdir()}
+    assert all(name.endswith(".tmp") for name in left)
+    ManifestWriter(str(history)).close()
+    assert not (history / "_compacting").exists() or not list((history / "_compacting").iterdir())
+
+
+def _bytes_of_scratch(opened: Path) -> int:
+    """Return the size of the open files without a name of a process."""
+    found = 0
+    with suppress(OSError):  # it closes them meanwhile
+        for each in opened.iterdir():
+            with suppress(OSError):
+                if "(deleted)" in str(each.readlink()):
+                    found += each.stat().st_size
+    return found

@@ -10,6 +10,7 @@ import csv
 import io
 import itertools
 import math
+import re
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
@@ -33,8 +34,10 @@ _KNOT: Final = 1852 / 3600  # m/s
 
 #: In each list the better name comes first; a name for another unit has a list of its own.
 _ALIASES: Final[dict[str, tuple[str, ...]]] = {
-    "lat": ("lat", "latitude", "y", "lat_deg", "position_lat"),
-    "lon": ("lon", "lng", "long", "longitude", "x", "lon_deg", "position_long"),
+    "lat": ("lat", "latitude", "y", "lat_deg", "position_lat", "latitude_n/s"),
+    "lon": ("lon", "lng", "long", "longitude", "x", "lon_deg", "position_long", "longitude_e/w"),
+    "lat_e7": ("latitudee7", "late7", "lat_e7", "latitude_e7"),
+    "lon_e7": ("longitudee7", "lnge7", "lone7", "lon_e7", "lng_e7", "longitude_e7"),
     "time": (
         *("time", "timestamp", "fixtime", "tst", "ts", "datetime", "date_time", "tracked_at"),
         *("recorded_at", "isotst", "time_utc", "utc", "devicetime", "date", "t"),
@@ -63,7 +66,11 @@ _LINE_CHARACTERS_MAX: Final = 1024 * 1024
 class _Columns(NamedTuple):
     lat: int
     lon: int
+    #: Whether both are in ten-millionths of a degree.
+    is_e7: bool
     time: int
+    #: The date, where the time is one of the day.
+    date: int | None
     optional: dict[str, int]
     others: dict[str, int]
     names: list[str]
@@ -123,21 +130,28 @@ def _columns(names: list[str]) -> _Columns | None:
         similar = [name for name in normal if name.endswith(("timestamp", "_time", "datetime"))]
         if similar:
             found["time"] = normal.index(similar[0])
-    if not {"lat", "lon", "time"} <= found.keys():
+    for name in ("lat", "lon"):
+        of_e7 = found.pop(f"{name}_e7", None)
+        if of_e7 is not None and name not in found:
+            found[f"{name}_e7"] = of_e7
+    is_e7 = {"lat_e7", "lon_e7"} <= found.keys()
+    lat, lon = (found.pop(f"{name}_e7" if is_e7 else name, None) for name in ("lat", "lon"))
+    if lat is None or lon is None or "time" not in found:
         return None
+    date = normal.index(_DATE) if _DATE in normal and normal.index(_DATE) != found["time"] else None
     if normal.count("attributes") == 1:
         found["attributes"] = normal.index("attributes")
     not_others = {"id"}
     if {*normal} >= _OF_OWN_EXPORT:
         found["id"] = normal.index("id")
         not_others |= _SET_BY_GATEWAY
-    read = set(found.values())
+    read = {lat, lon, date, *found.values()}
     others = {
         name.strip(): index
         for index, name in enumerate(names)
         if index not in read and normal[index] not in not_others and name.strip()
     }
-    return _Columns(found.pop("lat"), found.pop("lon"), found.pop("time"), found, others, names)
+    return _Columns(lat, lon, is_e7, found.pop("time"), date, found, others, names)
 
 
 def _use_id_as_device(columns: _Columns, names: list[str], rows: list[list[str]]) -> None:
@@ -159,12 +173,12 @@ def _fix(row: list[str], columns: _Columns, skipped: Skipped) -> RecordedFix | N
     except IndexError:
         skipped["row too short"] += 1
         return None
-    lat_deg, lon_deg = _number(lat), _number(lon)
+    lat_deg, lon_deg = _degrees(lat, columns), _degrees(lon, columns)
     if lat_deg is None or lon_deg is None or not on_earth(lat_deg, lon_deg):
         count_no_place(skipped, lat_deg, lon_deg)
         return None
     try:
-        fix = RecordedFix(time=parse_time(time), lat=lat_deg, lon=lon_deg)
+        fix = RecordedFix(time=_time(time, row, columns), lat=lat_deg, lon=lon_deg)
     except ValueError:
         skipped["no time"] += 1
         return None
@@ -180,6 +194,31 @@ def _fix(row: list[str], columns: _Columns, skipped: Skipped) -> RecordedFix | N
     if others and (found := others_of(others, ())):
         fix.attributes = found | (fix.attributes or {})
     return fix
+
+
+def _time(text: str, row: list[str], columns: _Columns) -> int:
+    """Return a time in ms; raises ValueError."""
+    if columns.date is not None and columns.date < len(row) and _TIME_OF_DAY.match(text):
+        text = f"{row[columns.date].strip()} {text.strip()}"
+    return parse_time(text)
+
+
+def _degrees(text: str, columns: _Columns) -> float | None:
+    """Return degrees, also of texts such as `52.52N`, `S 33.9` and `52° 31' 12" N`."""
+    if columns.is_e7:
+        value = _number(text)
+        if value is None:
+            return None
+        # Some programs write signed 32-bit integers as unsigned ones.
+        return (value - 2**32 if value > 1_800_000_000 else value) / 1e7
+    match = _HEMISPHERE.fullmatch(text.strip())
+    if match is None:
+        return _number(text)
+    value = 0.0
+    for index, part in enumerate(match.group("degrees", "minutes", "seconds")):
+        value += ((_number(part) if part else None) or 0.0) / float(60**index)
+    letter = (match.group("before") or match.group("after") or "").upper()
+    return -value if letter in ("S", "W") else value
 
 
 def _set(fix: RecordedFix, meaning: str, text: str) -> bool:
@@ -211,6 +250,16 @@ def _plain(text: str) -> str:
     return text[1:] if text[:1] == "'" and text[1:2] in _FORMULA_BEGINS else text
 
 
+_DATE: Final = "date"
+_TIME_OF_DAY: Final = re.compile(r"\s*\d{1,2}:\d\d")
+#: Degrees with the letter of their hemisphere before or behind them, decimal or in 60ths.
+_HEMISPHERE: Final = re.compile(
+    r"(?P<before>[NSEW])?\s*(?P<degrees>\d+(?:[.,]\d+)?)\s*[\xb0\xba]?"
+    r"(?:\s*(?P<minutes>\d+(?:[.,]\d+)?)\s*['\u2032]"
+    r"(?:\s*(?P<seconds>\d+(?:[.,]\d+)?)\s*[\"\u2033])?)?"
+    r"\s*(?P<after>(?(before)|[NSEW]))",
+    re.IGNORECASE,
+)
 #: What programs write for numbers that they do not know.
 _UNKNOWN: Final = frozenset(("", "nan", "null", "none", "na", "n/a", "-"))
 _FORMULA_BEGINS: Final = frozenset("=+-@")

@@ -5,7 +5,18 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from waylog.replay.readers import csv, geojson, google, gpx, kml, owntracks
+from waylog.replay.readers import (
+    csv,
+    fit,
+    geojson,
+    google,
+    gpx,
+    kml,
+    nmea,
+    owntracks,
+    photo,
+    tcx,
+)
 from waylog.replay.readers.recorded import Reader
 from waylog.replay.readers.source import Source, UnreadableTrack
 
@@ -21,10 +32,15 @@ READERS: Final[dict[str, Reader]] = {
     "google-ios": google.read_ios,
     "owntracks": owntracks.read,
     "csv": csv.read,
+    "tcx": tcx.read,
+    "fit": fit.read,
+    "nmea": nmea.read,
+    "photo": photo.read,
 }
+_ROOTS: Final = {"gpx": "gpx", "kml": "kml", "TrainingCenterDatabase": "tcx"}
 
 _ROOT_ELEMENT: Final = re.compile(rb"<(?:[A-Za-z_][\w.-]*:)?([A-Za-z_]\w*)[\s/>]")
-_RECORDER_LINE: Final = re.compile(rb"\d{4}-\d\d-\d\dT[\d:.]+Z\t")
+_RECORDER_LINE: Final = re.compile(rb"\d{4}-\d\d-\d\dT[\d:.]+Z[ \t]+\S")
 
 # The first match decides, so specific signs come before general ones.
 _JSON_SIGNS: Final = (
@@ -44,29 +60,38 @@ _JSON_SIGNS: Final = (
 
 def detect(head: bytes) -> str | None:
     """Return the name of the format whose files begin like this; a key of READERS, or None."""
+    if fit.is_fit(head):
+        return "fit"
+    if photo.is_photo(head):
+        return "photo"
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if text.startswith(b"<"):
         root = _ROOT_ELEMENT.search(re.sub(rb"<[!?].*?>", b"", text, flags=re.DOTALL))
         name = root.group(1).decode() if root else ""
-        return name if name in {"gpx", "kml"} else None
+        return _ROOTS.get(name)
     if text.startswith((b"{", b"[")):
         return next((name for name, sign in _JSON_SIGNS if sign.search(text)), None)
     if _RECORDER_LINE.match(text):
         return "owntracks"
     if csv.has_header(text):
         return "csv"
-    return None
+    return "nmea" if nmea.is_nmea(text) else None
+
+
+class UnknownFormat(UnreadableTrack):
+    """A file is not of a format that is known here."""
 
 
 def reader_of(source: Source) -> Reader:
-    """Return the reader for a file; raises UnreadableTrack for an unknown format."""
+    """Return the reader for a file; raises UnknownFormat, also for an empty one."""
     head = source.head()
     if not head.removeprefix(b"\xef\xbb\xbf").strip(b"\0 \t\r\n"):
-        raise UnreadableTrack(f"{source} is empty")
+        raise UnknownFormat(f"{source} is empty")
     name = detect(head)
     if name is None:
-        raise UnreadableTrack(
+        raise UnknownFormat(
             f"{source}: not a format known here: GPX, KML/KMZ, GeoJSON, CSV with a header that "
-            "names latitude, longitude and time, Google Timeline, OwnTracks .rec, Overland"
+            "names latitude, longitude and time, Google Timeline, OwnTracks .rec, Overland, TCX, "
+            "FIT, NMEA 0183, or a photo"
         )
     return READERS[name]

@@ -35,6 +35,7 @@ def _track(track: Any, skipped: Skipped) -> Iterator[RecordedFix]:
     times = [element.text for element in track.iterfind("{*}when")]
     places = [(element.text or "").split() for element in track.iterfind("{*}coord")]
     skipped["no time"] += max(0, len(places) - len(times))
+    skipped["no coordinates"] += max(0, len(times) - len(places))
     device = _data(track).get("device")
     arrays = {
         array.get("name") or "": [value.text for value in array.iterfind("{*}value")]

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
-_ZIP_MAGIC: Final = b"PK\x03\x04"
+ZIP_MAGIC: Final = b"PK\x03\x04"
 _READ_BYTES: Final = 64 * 1024
+#: Bytes by which an encoding is told.
+_BEGIN_BYTES: Final = 8
 
 #: Suffixes of the compression, not of the format.
 _PACKING: Final = frozenset({".gz", ".zip"})
@@ -29,20 +31,37 @@ class UnreadableTrack(ValueError):
 class Source:
     """A file that can be opened any number of times; compression is detected by content.
 
-    Of a zip archive (or KMZ) only the track file is read: the first KML, else the largest member.
+    Of a KMZ, and of an archive of one file, that file is read (`one_track_of`). Other archives have
+    several sources (waylog.replay.readers.archives).
     """
 
     HEAD_BYTES: Final = 64 * 1024
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        shown: str | None = None,
+        opener: Callable[[], IO[bytes]] | None = None,
+    ) -> None:
+        """`opener` opens a part of the file, which messages name as `shown`."""
         self.path = path
+        self._shown = str(path) if shown is None else shown
+        self._opener = opener
+        #: The name of the archive or folder of which it is a part; None: of none.
+        self.collection: str | None = None
+        self.file_name = path.name
 
     def __str__(self) -> str:
-        return str(self.path)
+        return self._shown
 
     @property
     def name(self) -> str:
-        """The file's name without the suffixes of its format and its compression."""
+        """The name of its collection, else the file's without the suffixes of its format and its
+        compression.
+        """
+        if self.collection:
+            return self.collection
         path = Path(self.path.name)
         while path.suffix.lower() in _PACKING:
             path = path.with_suffix("")
@@ -55,7 +74,7 @@ class Source:
         Raises OSError, and UnreadableTrack for damage that shows only while reading.
         """
         with self._open_raw() as stream:
-            encoding = _wide_encoding(stream.read(4))
+            encoding = _wide_encoding(stream.read(_BEGIN_BYTES))
         with self._open_raw() as stream:
             if encoding is None:
                 yield stream
@@ -64,28 +83,34 @@ class Source:
 
     @contextmanager
     def _open_raw(self) -> Iterator[IO[bytes]]:
-        with self.path.open("rb") as raw:
-            magic = raw.read(4)
-            raw.seek(0)
+        with self._opened() as raw:
             try:
+                magic = raw.read(4)
+                raw.seek(0)
                 if magic.startswith(_GZIP_MAGIC):
                     with gzip.open(raw) as unzipped:
                         yield cast("IO[bytes]", io.BufferedReader(unzipped, 256 * 1024))
-                elif magic == _ZIP_MAGIC:
-                    with zipfile.ZipFile(raw) as archive, archive.open(_member(archive)) as member:
+                elif magic == ZIP_MAGIC:
+                    with (
+                        zipfile.ZipFile(raw) as archive,
+                        archive.open(_member(archive)) as member,
+                    ):
                         yield member
                 else:
                     yield raw
             except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
-                raise UnreadableTrack(f"{self.path}: {error}") from error
+                raise UnreadableTrack(f"{self}: {error}") from error
             except (RuntimeError, NotImplementedError) as error:
                 # zipfile raises these for archives that are encrypted or packed unusually.
-                raise UnreadableTrack(f"{self.path}: {error}") from error
+                raise UnreadableTrack(f"{self}: {error}") from error
+
+    def _opened(self) -> IO[bytes]:
+        return self.path.open("rb") if self._opener is None else self._opener()
 
     def is_transcoded(self) -> bool:
         """Tell whether the file is in UTF-16 or UTF-32, so that `open` yields it as UTF-8."""
         with self._open_raw() as stream:
-            return _wide_encoding(stream.read(4)) is not None
+            return _wide_encoding(stream.read(_BEGIN_BYTES)) is not None
 
     def head(self) -> bytes:
         """Return the first bytes, for detection."""
@@ -143,17 +168,29 @@ def _wide_encoding(begin: bytes) -> str | None:
         return "utf-32"
     if begin.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
-    # Without a mark: every format here begins with a character of ASCII.
-    if len(begin) == 4 and begin[1] == begin[3] == 0 != begin[0] and begin[2]:
+    # Without a mark: every text here begins with characters of ASCII.
+    if len(begin) == _BEGIN_BYTES and not any(begin[1::2]) and all(begin[::2]):
         return "utf-16-le"
-    if len(begin) == 4 and begin[0] == begin[2] == 0 != begin[1] and begin[3]:
+    if len(begin) == _BEGIN_BYTES and not any(begin[::2]) and all(begin[1::2]):
         return "utf-16-be"
     return None
 
 
-def _member(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
+def one_track_of(archive: zipfile.ZipFile) -> zipfile.ZipInfo | None:
+    """Return the file of an archive that is one track: the KML of a KMZ, or the only file."""
     members = [member for member in archive.infolist() if not member.is_dir()]
-    if not members:
-        raise zipfile.BadZipFile("the archive is empty")
-    documents = [member for member in members if member.filename.lower().endswith(".kml")]
-    return documents[0] if documents else max(members, key=lambda member: member.file_size)
+    documents = [
+        member
+        for member in members
+        if "/" not in member.filename and member.filename.lower().endswith(".kml")
+    ]
+    if documents:
+        return documents[0]
+    return members[0] if len(members) == 1 else None
+
+
+def _member(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
+    member = one_track_of(archive)
+    if member is None:
+        raise zipfile.BadZipFile("the archive has no track, or several")
+    return member

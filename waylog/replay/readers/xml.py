@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import IO, Any
 
 from waylog.replay.readers.recorded import (
     RecordedFix,
@@ -29,7 +30,7 @@ def elements(source: Source, *names: str) -> Iterator[Any]:
     with source.open() as stream:
         try:
             events = etree.iterparse(
-                stream,
+                _Trimmed(stream),
                 events=("end",),
                 tag=[name if name.startswith("{") else f"{{*}}{name}" for name in names],
                 # A source in UTF-16 is read as UTF-8, whatever its declaration says.
@@ -49,6 +50,26 @@ def elements(source: Source, *names: str) -> Iterator[Any]:
                     del parent[0]
         except etree.XMLSyntaxError as error:
             raise UnreadableTrack(f"{source}: {error}") from error
+
+
+class _Trimmed:
+    """A file without the white space before its first character, where XML allows none."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._has_begun = False
+
+    def read(self, size: int = -1) -> bytes:
+        """See io.RawIOBase."""
+        read = self._stream.read(size)
+        while not self._has_begun and read:
+            mark = codecs.BOM_UTF8 if read.startswith(codecs.BOM_UTF8) else b""
+            trimmed = read.removeprefix(mark).lstrip()
+            if trimmed:
+                self._has_begun = True
+                return trimmed
+            read = self._stream.read(size)
+        return read
 
 
 def number(text: str | None) -> float | None:
