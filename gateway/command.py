@@ -32,6 +32,7 @@ from waylog.config import (
 )
 from waylog.folders import check_folder
 from waylog.history.storage_url import check_storage_url
+from waylog.network.outbound.reachable_networks import ReachableNetworks
 from waylog.network.served_hosts import ServedHosts
 from waylog.network.tls.certificate_dates import read_dates
 from waylog.observability.log_lines import configure_logging
@@ -125,6 +126,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="the same from one address that is not loopback (default: %(default)s)",
     )
+    add(
+        "--share-days-max",
+        type=int,
+        default=HttpLimits.share_days_max,
+        metavar="DAYS",
+        help="how long the link of a share may work (default: %(default)s)",
+    )
     add("--places", metavar="URL", help="folder of favourite places, as `waylog places run` writes")
     add("--history", metavar="URL", help="the history, for tracks of more than memory holds")
     add("--geo-url", metavar="URL", help="geocoder behind /reverse and /status")
@@ -162,6 +170,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="URI",
         help="mailto: or https: address of the operator; switches Web Push on, which sends to "
         "push services in the internet",
+    )
+    add(
+        "--alert-networks",
+        default="",
+        metavar="LIST",
+        help="networks beside the internet, with commas between, whose servers users may have told "
+        "of events (webhooks): 192.168.1.0/24 (default: none)",
     )
     add(
         "--trusted-proxy",
@@ -235,7 +250,7 @@ def check(arguments: argparse.Namespace) -> None:
         raise ConfigError("--append-timeout must be more than 0 s")
     for bound in (
         *("devices_per_user", "error_bytes_per_user"),
-        *("viewers_per_user", "viewers_per_address"),
+        *("viewers_per_user", "viewers_per_address", "share_days_max"),
     ):
         if getattr(arguments, bound) < 1:
             raise ConfigError(f"--{bound.replace('_', '-')} must be 1 or more")
@@ -336,6 +351,7 @@ def run(arguments: argparse.Namespace) -> int:
         error_bytes_per_user=arguments.error_bytes_per_user,
         viewers_per_user=arguments.viewers_per_user,
         viewers_per_address=arguments.viewers_per_address,
+        share_days_max=arguments.share_days_max,
         places=arguments.places,
         history=arguments.history,
         geo_url=None if arguments.geo_url is None else http_url(arguments.geo_url),
@@ -349,6 +365,7 @@ def run(arguments: argparse.Namespace) -> int:
         view_tail_records=arguments.view_tail,
         views=arguments.views or DataDirectory(arguments.data).views,
         append_timeout_s=arguments.append_timeout,
+        alert_networks=_networks(arguments.alert_networks),
     )
     _check_machine(arguments, settings)
     configure_logging()
@@ -379,3 +396,10 @@ def _metrics_access(arguments: argparse.Namespace) -> MetricsAccess:
         raise ConfigError(f"--metrics-token-file {describe_os_error(error)}") from None
     except ValueError as error:
         raise ConfigError(f"--metrics-token-file: {error}") from None
+
+
+def _networks(text: str) -> tuple[str, ...]:
+    """Return the networks of a list; raises ConfigError."""
+    networks = tuple(each.strip() for each in text.split(",") if each.strip())
+    ReachableNetworks(networks)
+    return networks

@@ -15,6 +15,7 @@ import msgspec
 
 from gateway.formats import Context, owntracks, positions
 from gateway.friends.friend_filter import HOME_MS, FriendFilter, is_number, told_at
+from gateway.shares.share import FRIENDS, Terms
 from gateway.users.cards import card, location
 from gateway.views.view import ViewEvent
 from waylog.kafka.topics import ADDRESS, LOCATION
@@ -64,9 +65,12 @@ class _AtHome:
 class FriendEventFilter:
     """Converts the messages of one stream. Live viewers share one; each catch-up has its own."""
 
-    def __init__(self, friend_filter: FriendFilter) -> None:
+    def __init__(self, friend_filter: FriendFilter, terms: Terms = FRIENDS) -> None:
         self.filter = friend_filter
+        self._terms = terms
         self._at_home = _AtHome()
+        # By kind and device, the id of the cell and time that were last shown.
+        self._cells: OrderedDict[str, str] = OrderedDict()
         self._kept: OrderedDict[tuple[str, int, int], FilteredEvent[ViewEvent] | None] = (
             OrderedDict()
         )
@@ -74,7 +78,7 @@ class FriendEventFilter:
     @property
     def ready(self) -> bool:
         """Tell whether homes are loaded; until then friends are shown no positions."""
-        return self.filter.ready
+        return self.filter.is_ready_for(self._terms)
 
     def event(self, event: ViewEvent) -> FilteredEvent[ViewEvent] | None:
         """Return an event as friends see it, or None. Events of one device must come in order."""
@@ -94,23 +98,38 @@ class FriendEventFilter:
         try:
             if event.topic == LOCATION:
                 record = decode_fix(event.value)
-                told = self.filter.fix(record)
+                told = self.filter.fix(record, self._terms)
             elif event.topic == ADDRESS:
                 record = decode_address(event.value)
-                told = self.filter.address(record)
+                told = self.filter.address(record, self._terms)
             else:
                 return None
         except MALFORMED:
             return None
-        if told is None or not self._is_news(event.topic, record):
+        if told is None or not (self._is_news(event.topic, record) and self._is_new_cell(told)):
             return None
         what = event._replace(lat=told.lat, lon=told.lon, value=encode(told))
         return FilteredEvent(told_at(record), what)
 
     def _is_news(self, kind: str, record: Fix | Address) -> bool:
         owner = record.device.partition("/")[0]
-        at_home = self.filter.at_home(owner, record.lat, record.lon) is not None
+        at_home = self._terms.hides_home and (
+            self.filter.at_home(owner, record.lat, record.lon) is not None
+        )
         return self._at_home.is_news(f"{kind}\0{record.device}", record.time, at_home)
+
+    def _is_new_cell(self, told: Fix | Address) -> bool:
+        """Tell whether somebody who sees cells sees anything new."""
+        if self._terms.cell_m is None:
+            return True
+        kind, cell = ("fix", told.id) if isinstance(told, Fix) else ("address", told.fix_id)
+        name = f"{kind}\0{told.device}"
+        is_new = self._cells.get(name) != cell
+        self._cells[name] = cell
+        self._cells.move_to_end(name)
+        if len(self._cells) > _DEVICES_MAX:
+            self._cells.popitem(last=False)
+        return is_new
 
     # --- MQTT -----------------------------------------------------------------------------------
 

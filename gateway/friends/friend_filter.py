@@ -17,7 +17,8 @@ from contextlib import suppress
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple, Protocol, TypeGuard
 
-from gateway.friends.home_blur import RADIUS_M, Area, Circle, circles_around
+from gateway.friends.home_blur import RADIUS_M, Area, Circle, Grid, circles_around, grid_of
+from gateway.shares.share import FRIENDS, Terms
 from waylog.messages import EVERYBODY, STREAMS, Address, Event, Fix
 
 #: The name of the secret key in the user database.
@@ -104,10 +105,13 @@ class FriendFilter:
         self._key = key
         self._circles: dict[str, tuple[Circle, ...]] = {}
         self._known = asyncio.Event()
+        #: Grows whenever homes have changed: what friends were shown before may be filtered anew.
+        self.version = 0
 
     def homes_changed(self) -> None:
         """Discard cached circles after a change of homes."""
         self._circles.clear()
+        self.version += 1
         if self.ready:
             self._known.set()
 
@@ -137,15 +141,32 @@ class FriendFilter:
         """Return the circle that contains a position, or None if the position may be shown."""
         return next((each for each in self.circles(owner) if each.has(lat, lon)), None)
 
+    def circles_for(self, owner: str, terms: Terms) -> tuple[Circle, ...]:
+        """Return the circles that are told in place of positions in them."""
+        return self.circles(owner) if terms.hides_home else ()
+
+    def grid_for(self, owner: str, terms: Terms) -> Grid | None:
+        """Return the squares that are told in place of positions; None for positions."""
+        if terms.cell_m is None:
+            return None
+        return grid_of(owner, terms.cell_m, terms.step_ms, self._key)
+
+    def is_ready_for(self, terms: Terms) -> bool:
+        """Tell whether all is known that positions need to be told under these terms."""
+        return self.ready or not terms.hides_home
+
+    def _circle(self, owner: str, lat: float, lon: float, terms: Terms) -> Circle | None:
+        return self.at_home(owner, lat, lon) if terms.hides_home else None
+
     def id(self, kind: str, name: str) -> str:
         """Return a keyed hash of an id: 24 hexadecimal digits, always the same for the same id."""
         return blake2b(f"{kind}\0{name}".encode(), key=self._key, digest_size=12).hexdigest()
 
     # --- positions ------------------------------------------------------------------------------
 
-    def fix(self, fix: Fix) -> Fix | None:
-        """Return a fix as friends may see it, or None while homes are not loaded."""
-        if not self.ready:
+    def fix(self, fix: Fix, terms: Terms = FRIENDS) -> Fix | None:
+        """Return a fix as it may be seen, or None while homes are not loaded."""
+        if not self.is_ready_for(terms):
             return None
         tid = (fix.attributes or {}).get("tid")
         told = Fix(
@@ -159,21 +180,29 @@ class FriendFilter:
             source=fix.source,
             attributes={"tid": tid} if isinstance(tid, str) else None,
         )
-        circle = self.at_home(fix.user, fix.lat, fix.lon)
-        if circle is None:
-            for name in SHOWN_ELSEWHERE:
-                setattr(told, name, getattr(fix, name))
-        else:
+        circle = self._circle(fix.user, fix.lat, fix.lon, terms)
+        grid = self.grid_for(fix.user, terms)
+        if circle is not None:
             told.lat, told.lon, told.accuracy = circle.lat, circle.lon, RADIUS_M
             told.time = told.received = rounded(fix.time, HOME_MS)
             told.id = self._quarter_id(fix.device, told.time)
+        elif grid is None:
+            for name in SHOWN_ELSEWHERE:
+                setattr(told, name, getattr(fix, name))
+        if grid is not None:
+            told.lat, told.lon = grid.centre(told.lat, told.lon)
+            told.accuracy = max(told.accuracy or 0.0, grid.cell_m / 2)
+            told.time = told.received = rounded(told.time, grid.step_ms)
+            told.id = self._cell_id(told)
         return told
 
-    def address(self, address: Address) -> Address | None:
-        """Return an address as friends may see it, or None while homes are not loaded."""
-        if not self.ready:
+    def address(self, address: Address, terms: Terms = FRIENDS) -> Address | None:
+        """Return an address as it may be seen, or None while homes are not loaded."""
+        if not self.is_ready_for(terms):
             return None
-        circle = self.at_home(address.device.partition("/")[0], address.lat, address.lon)
+        owner = address.device.partition("/")[0]
+        circle = self._circle(owner, address.lat, address.lon, terms)
+        grid = self.grid_for(owner, terms)
         told = Address(
             device=address.device,
             fix_id=self.id("fix", address.fix_id),
@@ -186,14 +215,21 @@ class FriendFilter:
             resolved=address.resolved,
             index_version=address.index_version,
         )
-        if circle is not None:
+        if circle is not None or grid is not None:
             parts = address.address
             told.address = {name: parts[name] for name in _COARSE if name in parts}
             names = [name for key, name in told.address.items() if key != "country_code"]
-            told.display_name = ", ".join(dict.fromkeys(names)) or "near home"
-            told.lat, told.lon, told.distance = circle.lat, circle.lon, None
+            unnamed = "near home" if circle is not None else "somewhere around"
+            told.display_name = ", ".join(dict.fromkeys(names)) or unnamed
+            told.distance = None
+        if circle is not None:
+            told.lat, told.lon = circle.lat, circle.lon
             told.time = told.resolved = rounded(address.time, HOME_MS)
             told.fix_id = self._quarter_id(address.device, told.time)
+        if grid is not None:
+            told.lat, told.lon = grid.centre(told.lat, told.lon)
+            told.time = told.resolved = rounded(told.time, grid.step_ms)
+            told.fix_id = self._cell_id(told)
         return told
 
     # --- events ---------------------------------------------------------------------------------
@@ -247,6 +283,10 @@ class FriendFilter:
     def _quarter_id(self, device: str, time: int) -> str:
         """Return an id that stays the same for a quarter of an hour at home."""
         return self.id("quarter", f"{device}\0{time}")
+
+    def _cell_id(self, told: Fix | Address) -> str:
+        """Return an id that stays the same in one cell for one step of time."""
+        return self.id("cell", f"{told.device}\0{told.time}\0{told.lat}\0{told.lon}")
 
     # --- places ---------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ edge.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -33,6 +33,53 @@ _CELLS_OF_A_WAY: Final = 8
 _METRES_PER_DEGREE: Final = 111_195.0
 #: The circle is one on a plane, and the corner of an area is not quite its nearest place.
 _ROUGHLY: Final = 1.02
+
+
+class Grid(NamedTuple):
+    """Squares that are told in place of the positions in them.
+
+    Their edges are displaced by a secret of the installation, so that they are no round degrees.
+    """
+
+    cell_m: float
+    #: The displacement, as parts of a cell.
+    north: float
+    east: float
+    #: What times are rounded down to, in ms.
+    step_ms: int = 1
+
+    def cell(self, lat: float, lon: float) -> tuple[int, int, float, float]:
+        """Return the row and column of a position's cell, and its centre in degrees."""
+        row, column, lat, lon = self._cell(lat, lon, _shrink)
+        return int(row), int(column), lat, lon
+
+    def centre(self, lat: float, lon: float) -> tuple[float, float]:
+        """Return the centre of a position's cell, rounded to a metre."""
+        _, _, lat, lon = self._cell(lat, lon, _shrink)
+        return round(max(-90.0, min(90.0, lat)), 5), round((lon + 180) % 360 - 180, 5)
+
+    def centres(
+        self, lat: NDArray[np.float64], lon: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the same for arrays of positions."""
+        import numpy as np
+
+        _, _, lat, lon = self._cell(lat, lon, lambda each: np.cos(np.radians(each)).clip(1e-6))
+        return lat.clip(-90.0, 90.0).round(5), ((lon + 180) % 360 - 180).round(5)
+
+    def _cell(self, lat: Any, lon: Any, shrink: Callable[[Any], Any]) -> tuple[Any, Any, Any, Any]:
+        row = (lat * _METRES_PER_DEGREE / self.cell_m + self.north) // 1
+        lat = (row + 0.5 - self.north) * self.cell_m / _METRES_PER_DEGREE
+        # The width of a cell follows from the latitude of its row, not of the position, so that all
+        # of a row share one grid.
+        width = self.cell_m / _METRES_PER_DEGREE / shrink(lat)
+        column = (lon / width + self.east) // 1
+        return row, column, lat, (column + 0.5 - self.east) * width
+
+
+def grid_of(user: str, cell_m: float, step_ms: int, key: bytes) -> Grid:
+    """Return the grid by which a user's positions are told; `key` is the secret."""
+    return Grid(cell_m, *_numbers(key, f"grid of {cell_m} m", user), step_ms)
 
 
 class Area(NamedTuple):
@@ -83,14 +130,7 @@ def circles_around(
 
 
 def _circle(user: str, lat: float, lon: float, key: bytes) -> Circle:
-    north_phase, east_phase = _numbers(key, "grid", user)
-    row = math.floor(lat * _METRES_PER_DEGREE / _CELL_M + north_phase)
-    lat = (row + 0.5 - north_phase) * _CELL_M / _METRES_PER_DEGREE
-    # The width of a cell follows from the latitude of its row, not of the home, so that all homes
-    # of a row share one grid.
-    cell = _CELL_M / _METRES_PER_DEGREE / _shrink(lat)
-    column = math.floor(lon / cell + east_phase)
-    lon = (column + 0.5 - east_phase) * cell
+    row, column, lat, lon = Grid(_CELL_M, *_numbers(key, "grid", user)).cell(lat, lon)
     way = f"{row // _CELLS_OF_A_WAY}\0{column // _CELLS_OF_A_WAY}"
     turn, far = _numbers(key, "way", f"{user}\0{way}")
     # The square root makes all points of a disc equally likely.

@@ -43,16 +43,25 @@ from gateway.http.requests.responses import (
 )
 from gateway.http.requests.services import SERVICES, Services
 from gateway.http.routes import diary_routes, reading, receipts
+from gateway.http.routes.alert_routes import AlertRoutes
+from gateway.http.routes.account_routes import AccountRoutes
 from gateway.http.routes.device_token_routes import DeviceTokenRoutes
 from gateway.http.routes.forwarding_admin_routes import ForwardingAdminRoutes
 from gateway.http.routes.forwarding_routes import ForwardingRoutes
+from gateway.http.routes.friend_routes import FriendRoutes
 from gateway.http.routes.geocoder import GeocoderProxy
 from gateway.http.routes.notice_routes import NoticeRoutes
 from gateway.http.routes.pages import Pages
+from gateway.http.routes.place_routes import PlaceRoutes
+from gateway.http.routes.passkey_routes import PasskeyRoutes
 from gateway.http.routes.push_routes import PushRoutes
 from gateway.http.routes.session_routes import SessionRoutes
+from gateway.http.routes.share_routes import ShareRoutes
+from gateway.http.routes.shared_routes import SharedRoutes
 from gateway.http.routes.stream import serve_stream
+from gateway.http.routes.user_admin_routes import UserAdminRoutes
 from gateway.http.routes.websocket import serve_websocket
+from gateway.http.routes.zone_routes import ZoneRoutes
 from gateway.http.starting import StartingServer, listen
 from gateway.limits.turn_clock import Asker
 from gateway.observability.exposition import exposition
@@ -78,7 +87,8 @@ _ASK_FOR_CREDENTIALS: Final = frozenset((*PATHS, *ulogger_sessions.PATHS, "/mqtt
 _ANSWER_ANYBODY: Final = frozenset(
     (
         *("/static/{path}", "/healthz", "/readyz", "/openapi.json", "none"),
-        *("/v1/session", "/v1/push/key"),
+        *("/v1/session", "/v1/session/passkey-options", "/v1/push/key"),
+        *("/v1/shared", "/v1/shared/track", "/v1/shared/stream"),
     )
 )
 
@@ -254,14 +264,23 @@ def build_application(services: Services, client_id: str) -> web.Application:
             *receipts.routes(),
             web.get("/v1/stream", partial(serve_stream, ranges), allow_head=False),
             web.get("/v1/ws", partial(serve_websocket, ranges), allow_head=False),
+            *ShareRoutes(services, ingest).routes(),
+            *SharedRoutes(ranges).routes(),
             web.get("/mqtt", _mqtt, allow_head=False),
             *proxy.routes(),
             *PushRoutes(services, ingest).routes(),
             *NoticeRoutes(services, ingest).routes(),
+            *ZoneRoutes(services, ingest).routes(),
+            *AlertRoutes(services, ingest).routes(),
+            *PlaceRoutes(services, ingest).routes(),
             *ForwardingRoutes(services, ingest).routes(),
             *ForwardingAdminRoutes(services, ingest).routes(),
             *DeviceTokenRoutes(services, ingest).routes(),
             *SessionRoutes(services, ingest).routes(),
+            *AccountRoutes(services, ingest).routes(),
+            *FriendRoutes(services).routes(),
+            *UserAdminRoutes(services, ingest).routes(),
+            *PasskeyRoutes(services, ingest).routes(),
             *kafka_rest.routes(),
             web.get("/metrics", _metrics),
             web.get("/healthz", _healthz),
@@ -273,6 +292,7 @@ def build_application(services: Services, client_id: str) -> web.Application:
 
     async def end_viewers(_: web.Application) -> None:
         services.viewers.close()
+        await services.recent_events.close()
 
     async def close(_: web.Application) -> None:
         await ranges.close()

@@ -7,11 +7,17 @@ from typing import Any, Final
 
 import msgspec
 
+from gateway.factors.passkeys import Passkey
 from gateway.http.ingest import ulogger_sessions
 from gateway.http.ingest.app_responses import nothing
 from gateway.http.ingest.paths import PATHS
+from gateway.http.routes.account_routes import OwnAccount
 from gateway.http.routes.device_token_routes import NewDeviceToken
+from gateway.http.routes.friend_routes import Friends
 from gateway.http.routes.receipts import DeviceReceipt
+from gateway.http.routes.share_routes import NewShare, OwnShare
+from gateway.http.routes.shared_routes import SharedView
+from gateway.http.routes.user_admin_routes import Invitation, KnownUser
 from gateway.tracks.track_formats import FORMATS
 from gateway.users.app_setups import SETUPS
 from waylog.messages import Address, Fix
@@ -32,7 +38,10 @@ _APPS: Final = {
 _SENDING: Final = "Sending"
 _READING: Final = "Reading"
 _GEOCODING: Final = "Geocoding"
+_SHARING: Final = "Sharing"
+_ACCOUNT: Final = "Accounts"
 _FORWARDING: Final = "Forwarding"
+_ZONES: Final = "Places and zones"
 _OPERATING: Final = "Operating"
 _LOG: Final = "The log (administrators)"
 
@@ -74,7 +83,11 @@ _LOG_PATHS: Final = {
 def openapi() -> dict[str, Any]:
     """Return the whole document."""
     _, schemas = msgspec.json.schema_components(
-        (Fix, Address, DeviceReceipt, NewDeviceToken), ref_template="#/components/schemas/{name}"
+        (
+            *(Fix, Address, DeviceReceipt, NewDeviceToken, OwnShare, NewShare, SharedView),
+            *(OwnAccount, Passkey, Friends, KnownUser, Invitation),
+        ),
+        ref_template="#/components/schemas/{name}",
     )
     return {
         "openapi": "3.1.0",
@@ -162,8 +175,8 @@ def _paths() -> dict[str, Any]:
             "get": _operation(
                 _READING,
                 "Devices with their newest fix and address; `Waylog-More-After` names the last "
-                "one when there are more",
-                query=("limit", "after"),
+                "one when there are more; `q` is a part of their names",
+                query=("limit", "after", "q"),
             )
         },
         "/v1/devices/{device}": {"get": _of_device("What is known of a device")},
@@ -243,6 +256,146 @@ def _paths() -> dict[str, Any]:
                 _SENDING, "Revoke all tokens of a device", path=("name",), status="204"
             )
         },
+        "/v1/account": {
+            "get": _operation(
+                _ACCOUNT,
+                "What the user signs in with, and where the user is signed in",
+                answer=_schema("OwnAccount"),
+            )
+        },
+        "/v1/account/password": {
+            "put": _operation(
+                _ACCOUNT,
+                'Set a password, and end all other sessions: {"new": .., "password": ..}, the '
+                "present one unless the session has just begun",
+                body=True,
+                status="204",
+            )
+        },
+        "/v1/account/sessions": {
+            "delete": _operation(_ACCOUNT, "Sign out everywhere else", status="204")
+        },
+        "/v1/account/sessions/{session}": {
+            "delete": _operation(_ACCOUNT, "End a session", path=("session",), status="204")
+        },
+        "/v1/account/second-factor": {
+            "post": _operation(
+                _ACCOUNT, "A secret for an app that makes codes", body=True, status="201"
+            ),
+            "put": _operation(
+                _ACCOUNT, "Turn it on by a code; the answer has recovery codes", body=True
+            ),
+            "delete": _operation(_ACCOUNT, "Turn it off", body=True, status="204"),
+        },
+        "/v1/account/passkeys/options": {
+            "post": _operation(_ACCOUNT, "What a browser makes a passkey of", body=True)
+        },
+        "/v1/account/passkeys": {
+            "post": _operation(
+                _ACCOUNT,
+                'Keep the passkey that was made: {"name": .., "passkey": ..}',
+                body=True,
+                status="201",
+                answer=_schema("Passkey"),
+            )
+        },
+        "/v1/account/passkeys/{passkey}": {
+            "delete": _operation(
+                _ACCOUNT,
+                "Remove a passkey, and end the sessions that it began",
+                path=("passkey",),
+                status="204",
+            )
+        },
+        "/v1/session/passkey-options": {
+            "post": _operation(_ACCOUNT, "What a browser signs in with a passkey with", public=True)
+        },
+        "/v1/admin/users": {
+            "get": _operation(
+                _OPERATING,
+                "All users (administrators)",
+                answer={"type": "array", "items": _schema("KnownUser")},
+            ),
+            "post": _operation(
+                _OPERATING,
+                'Add a user, and a link that signs in once: {"name": .., "admin": false}',
+                body=True,
+                status="201",
+                answer=_schema("Invitation"),
+            ),
+        },
+        "/v1/admin/users/{user}": {
+            "patch": _operation(
+                _OPERATING,
+                "Set admin, may_send, fixes_per_minute, devices_max",
+                body=True,
+                path=("user",),
+                status="204",
+            ),
+            "delete": _operation(_OPERATING, "Revoke a user", path=("user",), status="204"),
+        },
+        "/v1/admin/users/{user}/invitation": {
+            "post": _operation(
+                _OPERATING,
+                "Another link that signs a user in",
+                path=("user",),
+                status="201",
+                answer=_schema("Invitation"),
+            )
+        },
+        "/v1/friends": {
+            "get": _operation(
+                _SHARING,
+                "Who sees the user's devices, and whose the user sees",
+                answer=_schema("Friends"),
+            )
+        },
+        "/v1/friends/{user}": {
+            "put": _operation(
+                _SHARING, "Let a user see one's devices from now on", path=("user",), status="204"
+            ),
+            "delete": _operation(_SHARING, "No longer", path=("user",), status="204"),
+        },
+        "/v1/friends/{user}/sight": {
+            "delete": _operation(
+                _SHARING, "No longer see a user's devices", path=("user",), status="204"
+            )
+        },
+        "/v1/shares": {
+            "get": _operation(
+                _SHARING,
+                "The user's shares that are valid",
+                answer={"type": "array", "items": _schema("OwnShare")},
+            ),
+            "post": _operation(
+                _SHARING,
+                "A link that shows devices to whoever has it: devices, until, and name, from and "
+                "to (a period that has passed; without them live), precision, metres, hides_home",
+                body=True,
+                status="201",
+                answer=_schema("NewShare"),
+            ),
+        },
+        "/v1/shares/{share}": {
+            "delete": _operation(_SHARING, "End a share at once", path=("share",), status="204")
+        },
+        "/v1/shared": {
+            "get": _operation(
+                _SHARING,
+                "Who shares what, by the token in header Waylog-Share",
+                public=True,
+                answer=_schema("SharedView"),
+            )
+        },
+        "/v1/shared/track": {
+            "get": _operation(_SHARING, "The track of a device of a shared period", public=True)
+        },
+        "/v1/shared/stream": {
+            "get": _operation(_SHARING, "News of a live share (server-sent events)", public=True)
+        },
+        "/share": {
+            "get": _operation(_SHARING, "The page that shows a share, /share#TOKEN", public=True)
+        },
         "/v1/push/key": {
             "get": _operation(_READING, "The key for a browser's PushManager", public=True)
         },
@@ -254,6 +407,70 @@ def _paths() -> dict[str, Any]:
                 status="201",
             ),
             "delete": _operation(_READING, "No longer", body=True, status="204"),
+        },
+        "/v1/geofences": {
+            "get": _operation(_ZONES, "One's own zones"),
+            "post": _operation(
+                _ZONES,
+                "A new zone: name, geometry (GeoJSON: Point with radius, LineString with width, "
+                "Polygon, MultiPolygon; metres), devices, alerts (enter, leave, dwell), dwell (s), "
+                "minimum (s), channels, always",
+                body=True,
+                status="201",
+            ),
+        },
+        "/v1/geofences/{geofence}": {
+            "get": _operation(_ZONES, "One of one's own zones", path=("geofence",)),
+            "put": _operation(_ZONES, "Another zone in its place", path=("geofence",), body=True),
+            "delete": _operation(_ZONES, "Delete a zone", path=("geofence",), status="204"),
+        },
+        "/v1/events": {
+            "get": _operation(
+                _ZONES,
+                "What has happened in zones in seven days, the newest last; with `after` (a cursor "
+                "of an answer) only what is newer, and with `wait` (s) as soon as there is some",
+                query=("after", "wait"),
+            )
+        },
+        "/v1/alert-channels": {
+            "get": _operation(_ZONES, "One's own servers that are told of events"),
+            "post": _operation(
+                _ZONES,
+                "A new one: name, kind (webhook, apprise, ntfy), url, token, signing_secret",
+                body=True,
+                status="201",
+            ),
+        },
+        "/v1/alert-channels/{channel}": {
+            "put": _operation(_ZONES, "Another channel in its place", path=("channel",), body=True),
+            "delete": _operation(_ZONES, "Delete a channel", path=("channel",), status="204"),
+        },
+        "/v1/alert-channels/{channel}/test": {
+            "post": _operation(_ZONES, "Send a test now", path=("channel",))
+        },
+        "/v1/alert-settings": {
+            "get": _operation(_ZONES, "Quiet hours, and the language of texts"),
+            "put": _operation(
+                _ZONES,
+                'Set them: {"quiet": {"from": "22:00", "until": "07:00", "time_zone": '
+                '"Europe/Vaduz"}, "language": "de"}',
+                body=True,
+            ),
+        },
+        "/v1/devices/{device}/place-edits": {
+            "get": _of_device("What one has said of the places of a device of one's own")
+        },
+        "/v1/devices/{device}/places/{place}": {
+            "patch": _operation(
+                _ZONES,
+                "Say what a place is: name, label (home, work, none), merged_into (a place's id), "
+                "deleted; null or false takes it back",
+                path=("device", "place"),
+                body=True,
+            ),
+            "delete": _operation(
+                _ZONES, "Leave a place out", path=("device", "place"), status="204"
+            ),
         },
         "/v1/forwardings": {
             "get": _operation(_FORWARDING, "The user's forwardings, without secrets"),

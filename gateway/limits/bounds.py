@@ -67,6 +67,8 @@ class HttpLimits:
     viewers_per_address_max: int = 200
     #: A viewer that reads nothing for this long is disconnected.
     stalled_viewer_timeout_s: float = 30.0
+    #: Days until which a share may last at most.
+    share_days_max: int = 30
     #: Per WebSocket, with bursts of five seconds' worth.
     fixes_per_s_per_websocket: float = 2_000.0
     #: Refused requests that are kept in topic `error`; all are counted in the metrics.

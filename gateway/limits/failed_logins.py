@@ -22,14 +22,20 @@ from waylog.network.peer_parties import party_of
 if TYPE_CHECKING:
     from gateway.users.database import UserStore
 
+#: Codes of one user that may be tried: of a million codes three are good at a time.
+_CODES_AT_ONCE: Final = 10
+_CODES_PER_MINUTE: Final = 0.5
+
 _SECRET: Final = "guesses"  # noqa: S105 the secret's name
 
 
 class TooManyFailedLogins(Exception):
     """The credentials were not checked; they may be tried again after `retry_after_s`."""
 
-    def __init__(self, retry_after_s: float) -> None:
-        super().__init__("too many wrong credentials from your address")
+    def __init__(
+        self, retry_after_s: float, reason: str = "too many wrong credentials from your address"
+    ) -> None:
+        super().__init__(reason)
         self.retry_after_s = retry_after_s
 
     @property
@@ -77,6 +83,19 @@ class FailedLogins:
         self._take(address, -1)
         self._take_of_name(address, user, -1)
 
+    def begin_second_factor(self, user: str) -> None:
+        """Count a code of a second factor before it is verified, whatever its address.
+
+        Only whoever has the password can make a user wait. Raises TooManyFailedLogins.
+        """
+        wait_s = self._take_of_second_factor(user, 1)
+        if wait_s:
+            raise TooManyFailedLogins(wait_s, "too many wrong codes")
+
+    def right_second_factor(self, user: str) -> None:
+        """Take back the counts of a user: the code was right."""
+        self._take_of_second_factor(user, -_CODES_AT_ONCE)
+
     def wrong(self, address: str) -> None:
         """Count a wrong token, session or link. Raises TooManyFailedLogins beyond the limit."""
         wait_s = self._take(address)
@@ -92,6 +111,12 @@ class FailedLogins:
         if not address or is_loopback(address):
             return 0.0
         return self._buckets.take(party_of(address), self._of_address, count)
+
+    def _take_of_second_factor(self, user: str, count: int) -> float:
+        # No address begins with NUL.
+        return self._buckets.take(
+            f"\0second factor\0{user}", _CODES_PER_MINUTE, count, _CODES_AT_ONCE
+        )
 
     def _take_of_name(self, address: str, user: str, count: int) -> float:
         name = f"{party_of(address)}\0{user}"

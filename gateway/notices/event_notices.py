@@ -23,7 +23,7 @@ FRESH_MS: Final = 30 * 60 * 1000
 _KNOWN_MAX: Final = 500_000
 
 _MEMBERS: Final = {
-    "geofence": ("fence", "since", "lat", "lon"),
+    "geofence": ("fence", "fence_id", "since", "lat", "lon"),
     "silence": ("since", "limit", "seconds"),
     "speeding": ("limit", "since", "fastest", "lat", "lon"),
     "meeting": ("with", "since", "until", "convoy"),

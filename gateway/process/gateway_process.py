@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 import sys
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
@@ -14,6 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from gateway.alerts.alert_sender import AlertSender
+from gateway.alerts.alert_store import ALERTS_SECRET, AlertStore
+from gateway.alerts.alert_store import KEY_BYTES as ALERTS_KEY_BYTES
+from gateway.alerts.alerts import Alerts
+from gateway.alerts.edited_places import EditedPlaces
+from gateway.alerts.former_zones import FormerZones
+from gateway.alerts.log_table import LogTable
+from gateway.alerts.recent_events import RecentEvents
 from gateway.bodies.parsing import Parsing
 from gateway.fixes.erasure_reader import open_erasures
 from gateway.fixes.known_fixes import KnownFixes, device_key, fix_key, use_secret
@@ -60,22 +69,28 @@ from gateway.users.auth import Authenticator
 from gateway.users.card_book import CardBook
 from gateway.users.database import UserStore
 from gateway.users.permissions import Permissions
+from gateway.viewers.area_ticks import show_areas
+from gateway.viewers.areas import AreaViews
 from gateway.viewers.viewers import Viewers
 from gateway.views.address_view import AddressView
 from gateway.views.location_view import LocationView
 from gateway.views.pipeline import GroupLag, Pipeline
 from gateway.views.places import START_S, Places
 from gateway.views.snapshots.view_keeper import ViewKeeper
+from waylog.bounded_cache import BoundedCache
 from waylog.config import Endpoint
+from waylog.geofences.definition import decode_geofence
+from waylog.history.place_edits import decode_place_edit
 from waylog.kafka.append_watch import AppendWatch
 from waylog.kafka.batch_producer import BatchProducer
-from waylog.kafka.topics import EVENT, LOCATION
+from waylog.kafka.topics import EVENT, GEOFENCE_TOPIC, LOCATION, PLACE_EDIT_TOPIC
 from waylog.network.connection_pool import ConnectionPool
 from waylog.network.listeners import listener_of
+from waylog.network.outbound.reachable_networks import ReachableNetworks
 from waylog.network.peer_parties import ClientIdentifier
 from waylog.network.served_hosts import ServedHosts
 from waylog.observability.telemetry import KafkaTelemetry, now_ms
-from waylog.process.background import PeriodicTask, spawn
+from waylog.process.background import PeriodicTask, TaskSet, spawn
 from waylog.process.file_limit import room_for_connections
 from waylog.process.garbage_collection import tune_garbage_collector
 from waylog.process.machine_lock import MachineLock
@@ -92,6 +107,8 @@ logger = logging.getLogger(__name__)
 _KNOWN_FIXES_MAX: Final = 2_000_000
 #: The name of the secret for the hash that makes the keys of fixes.
 _KEYS_SECRET: Final = "fix keys"  # noqa: S105
+#: Users whose notices are kept in order while one of them waits.
+_USERS_MAX: Final = 10_000
 
 
 @dataclass(frozen=True)
@@ -126,9 +143,12 @@ class GatewaySettings:
     error_bytes_per_user: int = ERROR_BYTES_PER_MINUTE
     viewers_per_user: int = HttpLimits.viewers_per_user_max
     viewers_per_address: int = HttpLimits.viewers_per_address_max
+    share_days_max: int = HttpLimits.share_days_max
     mqtt_options: MqttOptions = field(default_factory=MqttOptions)
     #: Socket for workers that only speak MQTT; None if there are none.
     relay: Path | None = None
+    #: Networks beside the internet whose servers users may have told of events.
+    alert_networks: tuple[str, ...] = ()
 
 
 async def serve(settings: GatewaySettings) -> int:
@@ -174,7 +194,9 @@ class _Gateway:
             )
         )
         stack.callback(self.admission.close)
-        self._limits = HttpLimits(append_timeout_s=settings.append_timeout_s)
+        self._limits = HttpLimits(
+            append_timeout_s=settings.append_timeout_s, share_days_max=settings.share_days_max
+        )
         #: Limits per address over HTTP and MQTT together.
         self.addresses = Addresses(self._limits)
         parties = ClientIdentifier().open()
@@ -231,6 +253,7 @@ class _Gateway:
             of_user_max=settings.viewers_per_user,
             of_address_max=settings.viewers_per_address,
         )
+        self.areas = AreaViews(self.location_view, self.friend_filter)
         self.permissions.subscribe(lambda _: self.authenticator.recheck())
         self.permissions.subscribe(self.viewers.rights_changed)
         self.location_view.watch(self.viewers)
@@ -285,12 +308,31 @@ class _Gateway:
         stack.push_async_callback(asyncio.to_thread, self.forwardings.close)
         self.former_users = FormerUsers(self.forwardings, store, once)
         self.permissions.subscribe(self.former_users.rights_changed)
+        log = (settings.bootstrap_servers, settings.client_id)
+        zones = LogTable(*log, GEOFENCE_TOPIC, self.producer, decode_geofence)
+        edits = LogTable(*log, PLACE_EDIT_TOPIC, self.producer, decode_place_edit)
+        self.edited_places = EditedPlaces(edits)
+        self.recent_events = RecentEvents(*log)
+        alert_store = AlertStore(
+            settings.users.with_name(f"{settings.users.name}.alerts"),
+            store.rights.secret(ALERTS_SECRET, ALERTS_KEY_BYTES),
+        )
+        stack.callback(alert_store.close)
+        sender = AlertSender(ReachableNetworks(settings.alert_networks, _own_ports(settings)))
+        self.alerts = Alerts(zones, alert_store, sender, now_ms)
+        self.former_zones = FormerZones(zones, alert_store, store, once)
+        self.permissions.subscribe(self.former_zones.rights_changed)
+        for part in (zones, edits, sender, self.recent_events):
+            stack.push_async_callback(part.close)
+        self._telling = TaskSet("telling of an event in a zone")
+        stack.push_async_callback(self._telling.close)
+        self._in_order = BoundedCache[str, asyncio.Lock](lambda _: asyncio.Lock(), _USERS_MAX)
         self.notices = Notices(self.places, self.location_view, once)
         self.notices.tell(self.pusher.arrived)
         self.notices.tell_once(self._record_arrival)
         self.web_push = WebPush(store, settings.push_contact)
         stack.push_async_callback(self.web_push.close)
-        self.notices.tell_once(self.web_push.arrived)
+        self.notices.tell_once(self._tell_of_arrival)
         self.address_view.on_address(self.notices.address_changed)
         self.event_notices = EventNotices(self.friend_filter, self.permissions.rights_of, now_ms)
         self.event_teller = EventTeller(
@@ -323,6 +365,7 @@ class _Gateway:
         self._waits_for = "reads what the log has"
         await asyncio.to_thread(check_writer_has_key, settings.bootstrap_servers)
         self.erasures.subscribe(self.submitter.on_erasures)
+        self.erasures.subscribe(self.recent_events.on_erasures)
         keeper = self.keeper = ViewKeeper(
             self._settings.bootstrap_servers,
             self._settings.client_id,
@@ -350,9 +393,11 @@ class _Gateway:
             self._beside(self.permissions.watch(), "looking for changed rights")
             self._beside(self.friendship_topic.run(), "writing friendships")
             self._beside(self.former_users.run(), "ending forwardings")
+            self._beside(self.former_zones.run(), "ending zones")
             self._beside(self.event_teller.run(), "telling of events")
         self._beside(self.places.watch(), "looking for new places")
         self._beside(self.viewers.tell_withheld(), "telling friends what was withheld")
+        self._stack.callback(show_areas(self.areas).cancel)
         await self._start_mqtt()
         server = await self._start_http(starting)
         self.http_endpoint = server.endpoint
@@ -394,6 +439,7 @@ class _Gateway:
             address_view=self.address_view,
             location_view=self.location_view,
             viewers=self.viewers,
+            areas=self.areas,
             metrics=self.metrics,
             pipeline=self.pipeline,
             places=self.places,
@@ -403,6 +449,9 @@ class _Gateway:
             archive=self.archive,
             receipts=self.receipts,
             forwardings=self.forwardings,
+            alerts=self.alerts,
+            edited_places=self.edited_places,
+            recent_events=self.recent_events,
             pushes=self.pushes,
             admission=self.admission,
             cards=CardBook(self.users),
@@ -515,14 +564,43 @@ class _Gateway:
         self.submitter.submit_event(event_of(arrival, now_ms()))
 
     def _tell_notice(self, notice: Notice) -> None:
+        # What waits for its zone holds up the later ones of its user, and of nobody else.
+        waiting = self._in_order.get(notice.user)
+        if waiting.locked() or (notice.is_own and self.alerts.needs_zone(notice.event)):
+            self._telling.start(self._tell_of_zone(notice, waiting))
+        else:
+            self._tell_by_ways(notice)
+
+    async def _tell_of_zone(self, notice: Notice, waiting: asyncio.Lock) -> None:
+        async with waiting:
+            if notice.is_own:
+                await self.alerts.read_zone(notice.event)
+            self._tell_by_ways(notice)
+
+    def _tell_of_arrival(self, arrival: Arrival) -> None:
+        try:
+            if not self.alerts.is_quiet(arrival.device.partition("/")[0]):
+                self.web_push.arrived(arrival)
+        except sqlite3.Error as error:
+            logger.error("an arrival is not told: the database of alerts: %s", error)
+
+    def _tell_by_ways(self, notice: Notice) -> None:
         device = notice.event.device
+        try:
+            ways = self.alerts.ways(notice.user, notice.event, notice.kind, is_own=notice.is_own)
+            self.alerts.tell_servers(notice, ways)
+        except sqlite3.Error as error:
+            logger.error("an event is not told: the database of alerts: %s", error)
+            return
         self.metrics.notices += 1
-        self.web_push.notify(notice.user, notice.message, notice.replaces)
+        if ways.browser:
+            self.web_push.notify(notice.user, notice.message, notice.replaces)
         if not notice.is_own:
             return
-        self.pusher.noticed(device, msgspec.json.encode(notice.message))
+        if ways.mqtt:
+            self.pusher.noticed(device, msgspec.json.encode(notice.message))
         transition = notice.transition(self.notices.tid_of(device))
-        if transition is not None:
+        if ways.apps and transition is not None:
             self.notices.keep(device, notice.event.time, transition)
             self.pusher.arrived(device, msgspec.json.encode(transition))
 
@@ -560,3 +638,13 @@ class _Gateway:
                 f"Records of topic {view.topic} taken.",
                 lambda view=view: view.records,  # type: ignore[misc]
             )
+
+
+def _own_ports(settings: GatewaySettings) -> set[int]:
+    """Return ports of the platform, which nobody's alerts reach."""
+    ports = {settings.http.port} | ({settings.mqtt.port} if settings.mqtt is not None else set())
+    return ports | {
+        int(port)
+        for each in settings.bootstrap_servers.split(",")
+        if (port := each.rpartition(":")[2]).isdecimal()
+    }

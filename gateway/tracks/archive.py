@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gateway.friends.home_blur import Circle
+from gateway.friends.home_blur import Circle, Grid
 from gateway.tracks.asking import Asking
 
 #: Points from memory, and from the history, in one response; a longer track has to be requested in
@@ -44,6 +44,7 @@ class Question(msgspec.Struct):
     #: follow the line.
     format: str = ""
     circles: tuple[Circle, ...] | None = None
+    grid: Grid | None = None
     #: For days and statistics: the time zone of the days, and what is added up.
     zone: str = ""
     span: str = ""
@@ -86,17 +87,18 @@ class Archive:
         recent: Iterable[bytes],
         circles: Sequence[Circle] | None,
         name: str,
+        grid: Grid | None = None,
         party: str = "",
     ) -> list[bytes]:
         """Return a device's track with from_ms <= time <= to_ms in the named format, in pieces.
 
         `recent` yields the device's packed points in memory, of any time, and is read when the
         question's turn has come; without a history they are the whole track. Homes within `circles`
-        are hidden; None, for the owner, hides nothing. Raises AnswerUnavailable, and
-        AnswerRefused for more than POINTS_MAX points.
+        are hidden; None, for the owner, hides nothing. A `grid` hides where in its cells the device
+        was. Raises AnswerUnavailable, and AnswerRefused for more than POINTS_MAX points.
         """
         hidden = None if circles is None else tuple(circles)
-        question = Question("track", device, from_ms, to_ms, POINTS_MAX, name, hidden)
+        question = Question("track", device, from_ms, to_ms, POINTS_MAX, name, hidden, grid)
         return await self._ask(question, party, recent)
 
     async def summary(

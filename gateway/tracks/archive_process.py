@@ -49,7 +49,12 @@ class _Table(NamedTuple):
 
 _TABLES: Final = {
     "visits": _Table(
-        "arrival", "departure", ("place_id", "lat", "lon", "dwell_s", "silent_s", "fixes")
+        "arrival",
+        "departure",
+        (
+            *("place_id", "lat", "lon", "dwell_s", "silent_s", "fixes"),
+            *("arrival_earliest", "arrival_latest", "departure_earliest", "departure_latest"),
+        ),
     ),
     "trips": _Table("start", "end", ("origin", "destination", "distance_m")),
 }
@@ -78,7 +83,8 @@ class Reader:
         tracks = [recent]
         if self._history_url:
             tracks.insert(0, self._from_history(question))
-        return encode_track(question.format, question.device, tracks, question.circles)
+        hidden = question.circles, question.grid
+        return encode_track(question.format, question.device, tracks, *hidden)
 
     def _from_history(self, question: Question) -> Points:
         return self.points(question, question.from_ms, question.to_ms, question.limit)
@@ -192,7 +198,9 @@ def _rows_in(storage: Storage, path: str, kind: _Table, question: Question) -> l
                 groups.append(group)
         if not groups:
             return []
-        table = parquet.read_row_groups(groups, ["device", *kind.columns], use_threads=False)
+        # Tables of an older version, until the next run of the places job, lack some.
+        columns = [name for name in kind.columns if name in parquet.schema_arrow.names]
+        table = parquet.read_row_groups(groups, ["device", *columns], use_threads=False)
     own = pc.and_(
         pc.equal(table["device"], question.device),
         pc.and_(
@@ -200,7 +208,7 @@ def _rows_in(storage: Storage, path: str, kind: _Table, question: Question) -> l
             pc.less_equal(table[kind.begin], question.to_ms),
         ),
     )
-    rows: list[dict[str, Any]] = table.filter(own).select(kind.columns).to_pylist()
+    rows: list[dict[str, Any]] = table.filter(own).select(columns).to_pylist()
     return rows
 
 

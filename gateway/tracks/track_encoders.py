@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from gateway.friends.home_blur import Circle
+from gateway.friends.home_blur import Circle, Grid
 from gateway.tracks.track_points import (
     MEASURED,
     Points,
@@ -113,13 +113,18 @@ _ENCODERS: Final[dict[str, Callable[[str, Points], bytes]]] = {
 
 
 def encode_track(
-    name: str, device: str, tracks: Sequence[Points], circles: Sequence[Circle] | None = None
+    name: str,
+    device: str,
+    tracks: Sequence[Points],
+    circles: Sequence[Circle] | None = None,
+    grid: Grid | None = None,
 ) -> bytes:
     """Return a track in one of the FORMATS, merged from several.
 
-    `circles` hides homes from users other than the owner. Takes 1 to 7 us per point.
+    `circles` and `grid` hide from others than the owner what `as_told` hides. Takes 1 to 7 us per
+    point.
     """
     points = merged(*tracks)
     if circles is not None:
-        points = as_told(points, circles)
+        points = as_told(points, circles, grid)
     return _ENCODERS[name](device, points)

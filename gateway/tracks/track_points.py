@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gateway.friends.friend_filter import HOME_MS, SHOWN_ELSEWHERE
-from gateway.friends.home_blur import RADIUS_M, Circle
+from gateway.friends.home_blur import RADIUS_M, Circle, Grid
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,20 +64,25 @@ def merged(*tracks: Points) -> Points:
     return points[is_last]
 
 
-def as_told(points: Points, circles: Sequence[Circle]) -> Points:
-    """Return a track as friends see it.
+def as_told(points: Points, circles: Sequence[Circle], grid: Grid | None = None) -> Points:
+    """Return a track as friends, or viewers of a share, see it.
 
     Positions are rounded to a metre, and only what `SHOWN_ELSEWHERE` names is shown. Each stay in a
     circle around a home becomes one point at its centre, with its time rounded to a quarter of an
-    hour (see gateway.friends.friend_filter).
+    hour (see gateway.friends.friend_filter). With a grid each stay in a cell becomes one point at
+    the cell's centre, without what was measured.
     """
     points = points.copy()
     for name in ("lat", "lon"):
         points[name] = np.rint(points[name] / 100) * 100
     for name in _HIDDEN_FROM_FRIENDS:
         points[name] = np.nan
-    if not circles or not len(points):
-        return points
+    if circles and len(points):
+        points = _homes_hidden(points, circles)
+    return points if grid is None or not len(points) else _in_cells(points, grid)
+
+
+def _homes_hidden(points: Points, circles: Sequence[Circle]) -> Points:
     lat, lon = points["lat"] / 1e7, points["lon"] / 1e7
     inside = np.full(len(points), -1)
     for number, circle in reversed(list(enumerate(circles))):
@@ -96,6 +101,19 @@ def as_told(points: Points, circles: Sequence[Circle]) -> Points:
     rounded[1:] = np.maximum(rounded[1:], times[:-1])
     shown["time"][inside >= 0] = rounded[inside >= 0]
     return shown[(inside < 0) | begins]
+
+
+def _in_cells(points: Points, grid: Grid) -> Points:
+    lat, lon = grid.centres(points["lat"] / 1e7, points["lon"] / 1e7)
+    told = points.copy()
+    told["lat"], told["lon"] = np.rint(lat * 1e7), np.rint(lon * 1e7)
+    for name in MEASURED:
+        told[name] = np.nan
+    told["accuracy"] = grid.cell_m / 2
+    told["time"] -= told["time"] % grid.step_ms
+    begins = np.ones(len(told), bool)
+    begins[1:] = (told["lat"][1:] != told["lat"][:-1]) | (told["lon"][1:] != told["lon"][:-1])
+    return told[begins]
 
 
 def degrees(points: Points, name: str) -> list[float]:

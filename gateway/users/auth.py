@@ -25,6 +25,8 @@ from argon2.exceptions import InvalidHashError, VerificationError
 
 from gateway.limits.failed_logins import FailedLogins
 from gateway.limits.password_queue import PasswordQueue, QueueFull
+from gateway.shares.share import Share
+from gateway.shares.share_table import share_hash
 from gateway.users.database import DEVICE_NAME, TOKEN_PREFIX, Credential, UserStore, password_hasher
 from gateway.users.rights import USUAL_RIGHTS, Rights
 
@@ -56,6 +58,13 @@ class Identity:
     rights: Rights = USUAL_RIGHTS
     #: Hash of the credential (gateway.users.database.Credential.hash); None if none was needed.
     credential: str | None = field(default=None, repr=False, compare=False)
+    #: Set for somebody who has only the link of a share; `user` is then nobody's name.
+    share: Share | None = None
+
+    @property
+    def account(self) -> str:
+        """Return the user whose rights decide: of a share its owner."""
+        return self.user if self.share is None else self.share.user
 
 
 @dataclass
@@ -65,6 +74,7 @@ class _Verdict:
     identity: Identity
     credential: Credential
     data_version: int
+    alone: bool = False  # a password that nothing else came with
 
 
 class Authenticator:
@@ -105,18 +115,22 @@ class Authenticator:
         """Stop verifying."""
         self._passwords.close()
 
-    async def authenticate(self, user: str, password: str, address: str = "") -> Identity | None:
+    async def authenticate(
+        self, user: str, password: str, address: str = "", *, first_factor: bool = False
+    ) -> Identity | None:
         """Return the identity of a user by password or by one of its tokens; None if refused.
 
         `address` is the client's: addresses take turns and have limits on guesses. In open mode
-        every name is accepted. Raises AuthenticationUnavailable, TooManyFailedLogins.
+        every name is accepted. The password of a user with a second factor is refused, unless the
+        caller asks for that as well (`first_factor`). Raises AuthenticationUnavailable,
+        TooManyFailedLogins.
         """
         if self.open_mode:
             name = user or ANONYMOUS
             return Identity(name) if DEVICE_NAME.fullmatch(name) else None
         if not _may_be_known(user) or not _may_be_known(password):
             return None
-        return await self._identity(user, password, address)
+        return await self._identity(user, password, address, first_factor)
 
     async def authenticate_certificate(self, name: str) -> Identity | None:
         """Return the identity of a verified certificate's common name, `user` or `user/device`.
@@ -163,6 +177,21 @@ class Authenticator:
             raise AuthenticationUnavailable("the user database cannot be read") from error
         return None if credential is None else _identity_of(credential)
 
+    def authenticate_share(self, token: str) -> Identity | None:
+        """Return the identity of whoever has this token of a share; None if it is not valid now.
+
+        Raises AuthenticationUnavailable.
+        """
+        if self.open_mode or not _may_be_known(token):
+            return None
+        try:
+            share = self._store.shares.find(share_hash(token))
+        except sqlite3.Error as error:
+            logger.error("the user database cannot be read: %s", error)
+            raise AuthenticationUnavailable("the user database cannot be read") from error
+        # No user has such a name. Viewers of one share have one user's share of everything.
+        return None if share is None else Identity(f"share {share.id}", share=share)
+
     def key_of(self, user: str | None, secret: str) -> bytes:
         """Return the key under which the verdict on these credentials is cached."""
         text = secret if user is None else f"{user}\0{secret}"
@@ -179,8 +208,11 @@ class Authenticator:
             return None
         return None if verdict is None else verdict.identity
 
-    async def _identity(self, user: str | None, secret: str, address: str = "") -> Identity | None:
-        key = self.key_of(user, secret)
+    async def _identity(
+        self, user: str | None, secret: str, address: str = "", first_factor: bool = False
+    ) -> Identity | None:
+        # Verdicts on a first factor are for those who ask for the second one.
+        key = self.key_of(f"\0first factor of {user}" if first_factor else user, secret)
         try:
             self._notice_changes()
             verdict = self._kept(key)
@@ -191,7 +223,7 @@ class Authenticator:
                 if not self.open_mode:
                     self._failed_logins.require_room(address)
                 return None
-            return await self._verify(key, user, secret, address)
+            return await self._verify(key, user, secret, address, first_factor)
         except sqlite3.Error as error:
             logger.error("the user database cannot be read: %s", error)
             raise AuthenticationUnavailable("the user database cannot be read") from error
@@ -209,12 +241,16 @@ class Authenticator:
         if verdict.data_version != self._data_version:
             # The database has changed. A verdict stays valid if its credential is still there,
             # unchanged, which needs no new argon2 computation.
-            if not self._store.holds(verdict.credential):
+            if not self._store.holds(verdict.credential) or self._needs_more(verdict):
                 self._forget(key)
                 return None
             verdict.data_version = self._data_version
         self._verdicts.move_to_end(key)
         return verdict
+
+    def _needs_more(self, verdict: _Verdict) -> bool:
+        """Tell whether a password is no longer enough."""
+        return verdict.alone and self._store.second_factors.is_on(verdict.identity.user)
 
     def _forget(self, key: bytes) -> None:
         user = self._verdicts.pop(key).identity.user
@@ -231,7 +267,7 @@ class Authenticator:
         return False
 
     async def _verify(
-        self, key: bytes, user: str | None, secret: str, address: str
+        self, key: bytes, user: str | None, secret: str, address: str, first_factor: bool
     ) -> Identity | None:
         # Read before the credential: a change during the verification must outdate the verdict.
         data_version = self._data_version
@@ -243,7 +279,7 @@ class Authenticator:
         verifying = self._verifying.get(key)
         if verifying is None:
             verifying = asyncio.ensure_future(
-                self._by_password(key, user, secret, address, data_version)
+                self._by_password(key, user, secret, address, data_version, first_factor)
             )
             self._verifying[key] = verifying
             verifying.add_done_callback(lambda _: self._verifying.pop(key, None))
@@ -260,7 +296,13 @@ class Authenticator:
         return credential
 
     async def _by_password(
-        self, key: bytes, user: str, password: str, address: str, data_version: int
+        self,
+        key: bytes,
+        user: str,
+        password: str,
+        address: str,
+        data_version: int,
+        first_factor: bool,
     ) -> Identity | None:
         self._failed_logins.begin(address, user)
         credential = self._store.password_of_user(user)
@@ -273,11 +315,20 @@ class Authenticator:
             raise AuthenticationUnavailable("too many passwords wait to be verified") from error
         if not good or credential is None:
             return self._keep(key, None, data_version)
+        alone = not first_factor
+        if alone and self._store.second_factors.is_on(user):
+            # Counted as a wrong one: the answer must not tell that it is right.
+            return self._keep(key, None, data_version)
         self._failed_logins.right(address, user)
-        return self._keep(key, credential, data_version)
+        return self._keep(key, credential, data_version, alone=alone)
 
     def _keep(
-        self, key: bytes, credential: Credential | None, data_version: int
+        self,
+        key: bytes,
+        credential: Credential | None,
+        data_version: int,
+        *,
+        alone: bool = False,
     ) -> Identity | None:
         if credential is None:
             self._refusals[key] = (self._clock() + REFUSAL_S, data_version)
@@ -287,7 +338,7 @@ class Authenticator:
         identity = _identity_of(credential)
         own = self._keys_of.setdefault(identity.user, OrderedDict())
         own[key] = None
-        self._verdicts[key] = _Verdict(identity, credential, data_version)
+        self._verdicts[key] = _Verdict(identity, credential, data_version, alone)
         if len(own) > VERDICTS_OF_USER_MAX:
             self._forget(next(iter(own)))
         if len(self._verdicts) > VERDICTS_MAX:

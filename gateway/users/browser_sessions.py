@@ -26,16 +26,22 @@ CREATE TABLE IF NOT EXISTS sessions (
     device TEXT,
     credential TEXT REFERENCES credentials (hash) ON DELETE CASCADE,
     created INTEGER NOT NULL,
-    expires INTEGER NOT NULL
+    expires INTEGER NOT NULL,
+    passkey TEXT,
+    agent TEXT NOT NULL DEFAULT ''
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS sessions_of_user ON sessions (user);
 CREATE INDEX IF NOT EXISTS sessions_of_credential ON sessions (credential);
 """
 
 CODE_LIFETIME_S: Final = 15 * 60
+#: Of the code that a new user is invited by.
+INVITATION_LIFETIME_S: Final = 7 * 86_400
 SESSION_LIFETIME_S: Final = 30 * 86_400
 #: Sessions or codes of one user; beyond these numbers the oldest ones end.
 SESSIONS_MAX: Final = 50
+_SHOWN_CHARACTERS: Final = 16
+_AGENT_CHARACTERS_MAX: Final = 200
 CODES_MAX: Final = 20
 
 
@@ -47,11 +53,34 @@ class Session(NamedTuple):
     admin: bool
     device: str | None  # if set, the session shows only this device
     expires: int  # ms
+    created: int = 0  # ms
+
+
+class ListedSession(NamedTuple):
+    """A session as its user sees it; times in ms."""
+
+    id: str  # the beginning of its hash
+    created: int
+    expires: int
+    agent: str  # what the browser called itself
 
 
 def session_hash(secret: str) -> str:
     """Return the hash of a session's or a code's secret; only the hash is stored."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def shown_id(hashed: str) -> str:
+    """Return the id by which a user names a session; the secret cannot be found from it."""
+    return hashed[:_SHOWN_CHARACTERS]
+
+
+def _add_columns(connection: sqlite3.Connection) -> None:
+    """Migrate a database of an earlier version."""
+    known = {row[1] for row in connection.execute("PRAGMA table_info (sessions)")}
+    for name, kind in (("passkey", "TEXT"), ("agent", "TEXT NOT NULL DEFAULT ''")):
+        if name not in known:
+            connection.execute(f"ALTER TABLE sessions ADD COLUMN {name} {kind}")
 
 
 def _now_ms() -> int:
@@ -64,6 +93,9 @@ class SessionTable:
     def __init__(self, connection: sqlite3.Connection, lock: threading.Lock) -> None:
         self._connection = connection
         self._lock = lock
+        with lock, connection:
+            connection.execute("BEGIN IMMEDIATE")
+            _add_columns(connection)
 
     def new_code(self, user: str, lifetime_s: float = CODE_LIFETIME_S) -> str:
         """Return a code that signs `user` in once. Raises KeyError for an unknown user."""
@@ -99,9 +131,13 @@ class SessionTable:
         device: str | None = None,
         credential: str | None = None,
         lifetime_s: float = SESSION_LIFETIME_S,
+        *,
+        passkey: str | None = None,
+        agent: str = "",
     ) -> str:
         """Return the secret of a new session, which ends with `credential` if one is given.
 
+        `passkey` is the id of the one that began it; `agent` is what the browser calls itself.
         Raises KeyError for a user or a credential that no longer exists.
         """
         secret = secrets.token_urlsafe(32)
@@ -114,11 +150,12 @@ class SessionTable:
             created = self._after_all("sessions", "created", user, now, SESSIONS_MAX)
             try:
                 self._connection.execute(
-                    "INSERT INTO sessions (hash, user, device, credential, created, expires) "
-                    "VALUES (?, ?, ?, ?, ?, ?)",
+                    "INSERT INTO sessions (hash, user, device, credential, created, expires, "
+                    "passkey, agent) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                     (
                         *(session_hash(secret), user, device, credential),
                         *(created, now + int(lifetime_s * 1000)),
+                        *(passkey, agent[:_AGENT_CHARACTERS_MAX]),
                     ),
                 )
             except sqlite3.IntegrityError as error:
@@ -129,15 +166,45 @@ class SessionTable:
         """Return the session with this hash; None if there is none that is valid now."""
         with self._lock:
             row = self._connection.execute(
-                "SELECT s.hash, s.user, u.admin, s.device, s.expires FROM sessions s "
+                "SELECT s.hash, s.user, u.admin, s.device, s.expires, s.created FROM sessions s "
                 "JOIN users u ON u.name = s.user "
                 "WHERE s.hash = ? AND s.expires > ? AND u.revoked IS NULL",
                 (hashed, _now_ms()),
             ).fetchone()
         if row is None:
             return None
-        found, user, admin, device, expires = row
-        return Session(found, user, bool(admin), device, expires)
+        found, user, admin, device, expires, created = row
+        return Session(found, user, bool(admin), device, expires, created)
+
+    def of_user(self, user: str) -> list[ListedSession]:
+        """Return the valid sessions of a user, the newest first."""
+        with self._lock:
+            rows = self._connection.execute(
+                "SELECT hash, created, expires, agent FROM sessions "
+                "WHERE user = ? AND expires > ? ORDER BY created DESC",
+                (user, _now_ms()),
+            ).fetchall()
+        return [ListedSession(shown_id(row[0]), *row[1:]) for row in rows]
+
+    def end_of_user(
+        self, user: str, *, shown: str | None = None, passkey: str | None = None, but: str = ""
+    ) -> int:
+        """End sessions of a user, all or those that are named; return how many.
+
+        `shown` is the id of one, `passkey` that of the passkey that began them, `but` the hash of
+        one that stays.
+        """
+        with self._lock:
+            ended = self._connection.execute(
+                "DELETE FROM sessions WHERE user = :user AND hash != :but "
+                "AND (:shown IS NULL OR substr(hash, 1, :length) = :shown) "
+                "AND (:passkey IS NULL OR passkey = :passkey)",
+                {
+                    **{"user": user, "but": but, "shown": shown, "passkey": passkey},
+                    "length": _SHOWN_CHARACTERS,
+                },
+            )
+        return ended.rowcount
 
     def end(self, hashed: str) -> None:
         """End a session (sign out)."""

@@ -21,7 +21,9 @@ from typing import Final
 
 from argon2 import PasswordHasher
 
+from gateway.factors import passkeys, second_factor
 from gateway.formats.characters import FORBIDDEN_IN_NAMES
+from gateway.shares import share_table
 from gateway.users import browser_sessions as sessions
 from gateway.users import rights_versions, scram_verifiers
 from gateway.users.notice_choices import NoticeChoices
@@ -135,9 +137,19 @@ class UserStore:
             self._connection.execute("PRAGMA foreign_keys = ON")
             # Deleted data is overwritten, so free pages hold no secrets.
             self._connection.execute("PRAGMA secure_delete = ON")
-            self._connection.executescript(_SCHEMA + scram_verifiers.SCHEMA + sessions.SCHEMA)
+            self._connection.executescript(
+                _SCHEMA
+                + scram_verifiers.SCHEMA
+                + sessions.SCHEMA
+                + share_table.SCHEMA
+                + second_factor.SCHEMA
+                + passkeys.SCHEMA
+            )
             self.rights = RightsTable(self._connection, self._lock)
             self.sessions = sessions.SessionTable(self._connection, self._lock)
+            self.shares = share_table.ShareTable(self._connection, self._lock)
+            self.second_factors = second_factor.SecondFactors(self._connection, self._lock)
+            self.passkeys = passkeys.Passkeys(self._connection, self._lock)
             self.notices = NoticeChoices(self._connection, self._lock)
         except BaseException:
             self._connection.close()
@@ -223,6 +235,16 @@ class UserStore:
                 scram_verifiers.keep(self._connection, hashed, verifier)
         return token
 
+    def add_invited(self, name: str, admin: bool) -> None:
+        """Add a user without any credential, who comes by a one-time code and sets a password.
+
+        Raises as `add` does.
+        """
+        token = self.add(name, admin=admin)
+        assert token is not None
+        with self._lock:
+            self._connection.execute("DELETE FROM credentials WHERE hash = ?", (token_hash(token),))
+
     def ensure_operator(self) -> str:
         """Return the name of the machine's own administrator, which is created if missing."""
         with self._lock:
@@ -286,6 +308,9 @@ class UserStore:
             )
         self.rights.forget(name)
         self.sessions.forget(name)
+        self.shares.forget(name)
+        self.second_factors.forget(name)
+        self.passkeys.forget(name)
         self.notices.forget(name)
 
     def exists(self, name: str) -> bool:

@@ -17,6 +17,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from gateway.shares.share import FRIENDS, Terms
 from gateway.users.auth import Identity
 from gateway.users.rights import USUAL_RIGHTS, Rights
 
@@ -46,8 +47,11 @@ def visibility_of(identity: Identity, device: str) -> Visibility:
     """Return what an identity may see of a device (`user/device`) now.
 
     A token of one device gives access to that device, and to current positions of friends (see
-    `may_look_back`).
+    `may_look_back`); the link of a live share to the share's devices.
     """
+    share = identity.share
+    if share is not None:
+        return Visibility.TOLD if share.is_live and device in share.devices else Visibility.NOTHING
     owner, _, name = device.partition("/")
     if identity.device is None:
         if identity.admin or owner == identity.user:
@@ -65,15 +69,42 @@ def may_see(identity: Identity, device: str) -> bool:
 def may_look_back(identity: Identity, device: str) -> bool:
     """Tell whether an identity may see a device's past: tracks, visits, trips, missed events.
 
-    A token of one device shows where friends are, not where they were.
+    A token of one device shows where friends are, not where they were. A share of a period shows
+    where its devices were in that period.
     """
+    share = identity.share
+    if share is not None:
+        return not share.is_live and device in share.devices
     sight = visibility_of(identity, device)
     return sight is Visibility.EVERYTHING or (sight is Visibility.TOLD and identity.device is None)
 
 
 def friends_since(identity: Identity, owner: str) -> int | None:
-    """Return the start (ms) of a friendship with a device's owner; None if there is none."""
+    """Return from when on (ms) a device's owner tells somebody anything; None for not at all."""
+    share = identity.share
+    if share is not None:
+        begin = share.created if share.from_ms is None else share.from_ms
+        return begin if owner == share.user else None
     return identity.rights.friends.get(owner)
+
+
+def newest_since(identity: Identity, owner: str) -> int:
+    """Return the same for the newest position: a live share shows it even if it is older."""
+    return 0 if identity.share is not None else friends_since(identity, owner) or 0
+
+
+def terms_of(identity: Identity) -> Terms:
+    """Return how positions that are TOLD are told."""
+    return FRIENDS if identity.share is None else identity.share.terms
+
+
+def watched_users(identity: Identity) -> frozenset[str] | None:
+    """Return the users whose devices an identity may see; None for all."""
+    if identity.share is not None:
+        return frozenset((identity.share.user,))
+    if identity.admin and identity.device is None:
+        return None
+    return frozenset((identity.user, *identity.rights.friends))
 
 
 def may_send(identity: Identity) -> bool:
@@ -117,6 +148,9 @@ class Permissions:
         """
         if self._open_mode:
             return identity
+        if identity.share is not None:
+            valid = self._store.shares.find(identity.share.hash) == identity.share
+            return identity if valid else None
         standing = self._store.standing(identity.user, identity.credential)
         if standing is None:
             return None
@@ -128,7 +162,7 @@ class Permissions:
 
     def since(self, identity: Identity, version: int) -> Identity | None:
         """Return the same for an identity that was current at `version`; cheap without a change."""
-        if version == self.version or not self.changed_since(identity.user, version):
+        if version == self.version or not self.changed_since(identity.account, version):
             return identity
         return self.now(identity)
 

@@ -26,6 +26,7 @@ _CONCERNED: Final = (
     ("credentials", "UPDATE", "NEW.user"),
     ("credentials", "DELETE", "OLD.user"),
     ("sessions", "DELETE", "OLD.user"),
+    ("shares", "DELETE", "OLD.user"),
     ("profiles", "INSERT", "NEW.user"),
     ("profiles", "UPDATE", "NEW.user"),
     ("profiles", "DELETE", "OLD.user"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections import Counter, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum
@@ -20,7 +20,9 @@ from gateway.users.permissions import (
     Visibility,
     friends_since,
     may_look_back,
+    terms_of,
     visibility_of,
+    watched_users,
 )
 from gateway.viewers.cursors import Cursor, encode_cursor, written
 from gateway.viewers.live_events import Batch, Feed, LiveEvent
@@ -88,6 +90,7 @@ class Closed(Enum):
 
     STOPS = 1001, "the gateway stops"
     REVOKED = 1008, "the rights have been revoked"
+    ENDED = 1000, "the time is over"
 
     def __init__(self, code: int, reason: str) -> None:
         self.code = code
@@ -110,8 +113,12 @@ class Viewer:
         positions: Cursor,
         identity: Identity,
         feeds: Callable[[Identity], Iterable[Feed]],
+        telling: FriendEventFilter | None = None,
     ) -> None:
-        """`feeds` returns the feeds that somebody may watch now."""
+        """`feeds` returns the feeds that somebody may watch now.
+
+        `telling` makes what this viewer is told; None: as friends are.
+        """
         self.wanted = wanted
         #: The viewer's identity with its current rights, updated by `Viewers.rights_changed`.
         self.identity = identity
@@ -125,6 +132,7 @@ class Viewer:
         #: The reason for which the connection is to be closed; None while it is not.
         self.closed: Closed | None = None
         self._feeds = feeds
+        self._telling = telling
         self._waiting: deque[Batch] = deque()
         # Index in the first queued batch.
         self._place = 0
@@ -227,9 +235,14 @@ class Viewer:
             return None
         if sight is Visibility.TOLD:
             owner = event.device.partition("/")[0]
-            if live.told is None or live.told_ms < (friends_since(identity, owner) or 0):
+            told, told_ms = live.told, live.told_ms
+            if self._telling is not None:
+                made = self._telling.event(event)
+                told = made and LiveEvent(made.what, live.number, live.cursor)
+                told_ms = made.time if made is not None else 0
+            if told is None or told_ms < (friends_since(identity, owner) or 0):
                 return None
-            live = live.told
+            live = told
         return live if self._is_inside(live.event) else None
 
     def shown_of_before(
@@ -263,6 +276,11 @@ class Viewer:
         # Applied to the filtered position: a small box could otherwise reveal the exact one.
         box = self.wanted.box
         return box is None or box.contains(event.lat, event.lon)
+
+    def end(self) -> None:
+        """Close the viewer, because its time is over."""
+        self.closed = Closed.ENDED
+        self.wake.set()
 
     def take_skipped(self) -> int:
         """Return the number of events left out since the last call."""
@@ -310,7 +328,12 @@ class Viewers:
         self._of_address_max = of_address_max
         #: Viewers with the parties that they count for.
         self._viewers: dict[Viewer, tuple[str, ...]] = {}
+        # Those that want events at all; who only looks at the map by area does not.
+        self._listening: set[Viewer] = set()
         self._counts: Counter[str] = Counter()
+        # Of each share, by its hash: one for all its viewers, since whoever came anew would be told
+        # of a moment at home that the others are not.
+        self._tellings: OrderedDict[str, FriendEventFilter] = OrderedDict()
         # By the users whose devices they may see, so that a fix costs nothing for other viewers.
         self._of_all: set[Viewer] = set()
         self._of_user: dict[str, set[Viewer]] = {}
@@ -327,8 +350,8 @@ class Viewers:
 
     @property
     def watching(self) -> bool:
-        """Tell whether there are any viewers."""
-        return bool(self._viewers)
+        """Tell whether any viewer wants events."""
+        return bool(self._listening)
 
     @property
     def positions(self) -> Cursor:
@@ -420,18 +443,42 @@ class Viewers:
             raise TooManyViewers(
                 f"{self._of_address_max} live viewers from your address are open already"
             )
-        if not self._viewers:
-            # Without viewers the positions have not been followed.
-            self._cursor = {key: written(*key, at) for key, at in self.positions.items()}
-        viewer = Viewer(wanted, self.positions, identity, self._feeds_of)
+        viewer = Viewer(
+            wanted, self.positions, identity, self._feeds_of, self._telling_of(identity)
+        )
         viewer.begins_after = self._number
         self._viewers[viewer] = tuple(parties)
         self._counts.update(parties)
-        self._begin(viewer, _watched_users(identity))
+        self._begin(viewer, watched_users(identity))
+        self.wanted_changed(viewer)
         return viewer
 
+    def _telling_of(self, identity: Identity) -> FriendEventFilter | None:
+        share = identity.share
+        if share is None:
+            return None
+        telling = self._tellings.get(share.hash)
+        if telling is None:
+            telling = FriendEventFilter(self._telling.filter, terms_of(identity))
+            self._tellings[share.hash] = telling
+            if len(self._tellings) > VIEWERS_MAX:
+                self._tellings.popitem(last=False)
+        else:
+            self._tellings.move_to_end(share.hash)
+        return telling
+
+    def wanted_changed(self, viewer: Viewer) -> None:
+        """Note that a viewer wants other events than before; without any it costs nothing."""
+        if not viewer.wanted.topics:
+            self._listening.discard(viewer)
+            return
+        if not self._listening:
+            # Without listeners the positions have not been followed.
+            self._cursor = {key: written(*key, at) for key, at in self.positions.items()}
+        self._listening.add(viewer)
+
     def _feeds_of(self, identity: Identity) -> list[Feed]:
-        users = _watched_users(identity)
+        users = watched_users(identity)
         if users is None:
             return [self._feed_of_all]
         return [self._feeds[user] for user in users]
@@ -465,7 +512,7 @@ class Viewers:
 
     def rights_changed(self, users: Set[str]) -> None:
         """Apply changed rights to viewers, and close those without any; for Permissions."""
-        for viewer in [each for each in self._viewers if each.identity.user in users]:
+        for viewer in [each for each in self._viewers if each.identity.account in users]:
             try:
                 identity = self._permissions.now(viewer.identity)
             except sqlite3.Error as error:
@@ -475,7 +522,7 @@ class Viewers:
                 viewer.closed = Closed.REVOKED
                 viewer.wake.set()
                 continue
-            before, after = _watched_users(viewer.identity), _watched_users(identity)
+            before, after = watched_users(viewer.identity), watched_users(identity)
             viewer.identity = identity
             if before != after:
                 # A feed that stays watched is kept: its events may not have been sent to friends
@@ -492,12 +539,6 @@ class Viewers:
             self._counts[party] -= 1
             if not self._counts[party]:
                 del self._counts[party]
-        self._end(viewer, _watched_users(viewer.identity))
+        self._listening.discard(viewer)
+        self._end(viewer, watched_users(viewer.identity))
         self._metrics.skipped += viewer.skipped
-
-
-def _watched_users(identity: Identity) -> frozenset[str] | None:
-    """Return the users whose devices an identity may see; None for all."""
-    if identity.admin and identity.device is None:
-        return None
-    return frozenset((identity.user, *identity.rights.friends))

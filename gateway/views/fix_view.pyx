@@ -8,6 +8,7 @@ from libc.string cimport memcpy
 
 from gateway.fixes.known_fixes cimport KnownFixes, key_of, key_of_device
 from gateway.fixes.record_head cimport RecordHead, read_record
+from gateway.views.live_positions cimport LivePositions
 from waylog.kafka.fetched_records cimport FetchedRecord
 
 from gateway.formats.values import YEAR_2000_MS
@@ -51,7 +52,10 @@ def take_fixes(
     cdef int64_t live, known
     cdef Py_ssize_t tracked = 0, size
     cdef bytearray chunk
+    cdef bint kept
     cdef dict newest = view.newest
+    # None unless somebody looks at the map by area.
+    cdef LivePositions followed = view.followed
     tracks = view.tracks
     cdef dict chunks = tracks.chunks
     for record in records:
@@ -105,16 +109,23 @@ def take_fixes(
         if known_fixes.times is not None:
             known_fixes.times.note(key_of_device(key), head.time, head.received)
         entry = newest.pop(device, None)
+        kept = True
         if entry is None:
             newest[device] = (live, value)
             view.index(device, PyBytes_GET_SIZE(value))
         elif <int64_t> entry[0] > live:
             newest[device] = entry
+            kept = False
         else:
             newest[device] = (live, value)
             size = PyBytes_GET_SIZE(<bytes> entry[1])
             if size // SIZE_CLASS_BYTES != PyBytes_GET_SIZE(value) // SIZE_CLASS_BYTES:
                 view.resized(device, size, PyBytes_GET_SIZE(value))
+        if followed is not None and kept:
+            followed.move(
+                device, live, head.received, head.lat, head.lon,
+                head.speed, head.course, head.accuracy,
+            )
         if events is not None:
             events.append(
                 make_event(partition, offset, device, head.lat, head.lon, raw_value, live)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 import msgspec
 
 from gateway.fixes.known_fixes import KnownFixes, device_key, fix_key
 from gateway.views.fix_view import take_fixes
+from gateway.views.live_positions import LivePositions
 from gateway.views.track_store import TrackStore, pack_point
 from gateway.views.view import DEVICES_MAX, Record, View, ViewEvent
 from waylog.history.erasures import Erasures
@@ -46,6 +48,8 @@ class LocationView(View):
         super().__init__(LOCATION, devices_max)
         self.known_fixes = KnownFixes() if known_fixes is None else known_fixes
         self.tracks = TrackStore() if tracks is None else tracks
+        #: Takes the newest position of each device, while somebody looks at the map by area.
+        self.followed: LivePositions | None = None
 
     def latest(self, device: str) -> Fix | None:
         """Return the fix with the latest time (of arrival, if a fix's own time is absurd)."""
@@ -119,7 +123,11 @@ class LocationView(View):
             self.known_fixes.add_old(fix_key(device, head.id))
         if recent:
             self.tracks.append_packed(device, point)
-        self._take(device, live, value)
+        if self._take(device, live, value) and self.followed is not None:
+            self.followed.put(
+                *(device, live, head.received, head.lat, head.lon),
+                *(head.speed, head.course, head.accuracy),
+            )
         if events is not None:
             events.append(
                 _location_event(partition, offset, device, head.lat, head.lon, value, live)
@@ -140,9 +148,25 @@ class LocationView(View):
         # The time of arrival of points is not stored, so all of them go.
         self.tracks.forget(device)
 
+    def follow_newest(self, device: str) -> None:
+        """Put the newest known position of a device among those that are followed."""
+        entry, followed = self.newest.get(device), self.followed
+        if entry is None or followed is None:
+            return
+        live, value = entry
+        if not followed.put_record(device, live, value):
+            with suppress(*MALFORMED, OverflowError):
+                head = _fix_head.decode(value)
+                followed.put(
+                    *(device, live, head.received, head.lat, head.lon),
+                    *(head.speed, head.course, head.accuracy),
+                )
+
     def _drop(self, device: str) -> None:
         super()._drop(device)
         self.tracks.forget(device)
+        if self.followed is not None:
+            self.followed.remove(device)
 
 
 def _unerased(records: Sequence[Record], erasures: Erasures) -> Sequence[Record]:

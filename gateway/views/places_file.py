@@ -20,6 +20,7 @@ FILE_NAME: Final = "places.parquet"
 COLUMNS: Final = (
     *("user", "device", "place_id", "lat", "lon", "label", "name"),
     *("visits", "dwell_s", "address", "radius_m", "first", "last", "named_by"),
+    *("confidence", "roles"),
 )
 
 

@@ -203,7 +203,7 @@ async def _websocket(gateways: Gateways, seconds: float) -> dict[str, Any]:
 
 
 @dataclass
-class _Fleet:
+class Fleet:
     """A process with many devices."""
 
     process: SpawnProcess
@@ -211,17 +211,18 @@ class _Fleet:
     devices: int
 
 
-def _drive(pipe: Any, port: int, devices: int, first: int, rate: float) -> None:
+def _drive(pipe: Any, port: int, devices: int, first: int, rate: float, user: str) -> None:
     """Run a fleet's process: report when all devices are connected, then send on request."""
-    from load_tests.fleet import Fleet
+    from load_tests.fleet import Fleet as DeviceFleet
 
     raise_file_limit()
-    fleet = Fleet(
+    fleet = DeviceFleet(
         "127.0.0.1",
         port,
         devices=devices,
         rate=rate,
         run=f"r{os.getpid():08d}",
+        user=user,
         first_device=first,
         subscribe=False,
         connects_per_s=3000.0,
@@ -262,7 +263,9 @@ def _drive(pipe: Any, port: int, devices: int, first: int, rate: float) -> None:
 
 
 @contextlib.contextmanager
-def _fleets(port: int, connections: int, rate: float) -> Iterator[list[_Fleet]]:
+def fleets_of(
+    port: int, connections: int, rate: float, user: str = "load"
+) -> Iterator[list[Fleet]]:
     """Start fleets and yield them when all devices are connected."""
     context = multiprocessing.get_context("spawn")
     count = -(-connections // _FLEET_MAX)
@@ -272,9 +275,9 @@ def _fleets(port: int, connections: int, rate: float) -> Iterator[list[_Fleet]]:
         devices = connections // count + (number < connections % count)
         ours, theirs = context.Pipe()
         share = rate * devices / connections
-        process = context.Process(target=_drive, args=(theirs, port, devices, first, share))
+        process = context.Process(target=_drive, args=(theirs, port, devices, first, share, user))
         process.start()
-        fleets.append(_Fleet(process, ours, devices))
+        fleets.append(Fleet(process, ours, devices))
         first += devices
     try:
         for fleet in fleets:
@@ -288,7 +291,7 @@ def _fleets(port: int, connections: int, rate: float) -> Iterator[list[_Fleet]]:
             fleet.process.join(10)
 
 
-def _outcomes(fleets: list[_Fleet]) -> tuple[Counter[str], Pairs]:
+def outcomes_of(fleets: list[Fleet]) -> tuple[Counter[str], Pairs]:
     """Add up the outcomes of all fleets."""
     total: Counter[str] = Counter()
     several = []
@@ -305,7 +308,7 @@ def _outcomes(fleets: list[_Fleet]) -> tuple[Counter[str], Pairs]:
 def _mqtt(server: Server, connections: int, arguments: argparse.Namespace) -> dict[str, Any]:
     empty_kib, idle_cpu_s = server.memory_kib(), server.cpu_s()
     began = time.monotonic()
-    with _fleets(server.mqtt_port, connections, arguments.rate) as fleets:
+    with fleets_of(server.mqtt_port, connections, arguments.rate) as fleets:
         connected_s = time.monotonic() - began
         connect_cpu_s = server.cpu_s() - idle_cpu_s
         time.sleep(_SETTLE_S)
@@ -313,7 +316,7 @@ def _mqtt(server: Server, connections: int, arguments: argparse.Namespace) -> di
         before = server.cpu_s()
         for fleet in fleets:
             fleet.pipe.send(arguments.seconds)
-        total, latencies = _outcomes(fleets)
+        total, latencies = outcomes_of(fleets)
         time.sleep(_SETTLE_S)
         used = server.cpu_s() - before
     return {
@@ -353,7 +356,7 @@ def _stored(bootstrap_servers: str, result: dict[str, Any]) -> dict[str, Any]:
 def _storm(gateways: Gateways, connections: int, arguments: argparse.Namespace) -> dict[str, Any]:
     """Kill all workers with SIGKILL under load; measure the recovery and check the log."""
     seconds = max(arguments.seconds, 40.0)
-    with _fleets(gateways.mqtt_port, connections, arguments.rate) as fleets:
+    with fleets_of(gateways.mqtt_port, connections, arguments.rate) as fleets:
         for fleet in fleets:
             fleet.pipe.send(seconds)
         until = time.monotonic() + seconds
@@ -376,7 +379,7 @@ def _storm(gateways: Gateways, connections: int, arguments: argparse.Namespace) 
                 fleet.pipe.send("?")
             if sum(fleet.pipe.recv() for fleet in fleets) == connections:
                 back = time.monotonic()
-        total, latencies = _outcomes(fleets)
+        total, latencies = outcomes_of(fleets)
     return {
         "connections": connections,
         "workers_back_s": round(started - killed, 1),

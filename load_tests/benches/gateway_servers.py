@@ -58,11 +58,13 @@ class Gateways(Server):
     It runs inside a `with` block.
     """
 
-    def __init__(self, folder: Path, bootstrap_servers: str, workers: int) -> None:
+    def __init__(self, folder: Path, bootstrap_servers: str, workers: int, *options: str) -> None:
+        """`options` are those of `waylog gateway`."""
         self._folder = folder
         self._common = [
             *(sys.executable, "-m", "waylog.cli", "gateway", "--open"),
             *("--bootstrap-servers", bootstrap_servers, "--data", str(folder)),
+            *options,
         ]
         self._workers = workers
         self.processes = []

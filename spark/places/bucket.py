@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from spark.fixes.fix_table import Part, Source, by_device, part_of, read_shard, read_source, split
 from spark.fixes.fixes import Fixes, distances_m
 from spark.fixes.schema import DAY_MS, date_text
-from spark.places.edits import PlaceEdit, apply_edits
 from spark.places.finding import DevicePlaces, find_places
 from spark.places.names import PlaceName, PlaceNames
 from spark.places.schema import (
@@ -32,6 +31,7 @@ from spark.places.schema import (
 from spark.places.stay_points import STAY_TYPE, StayFinder
 from spark.places.stays import Stays
 from waylog.history.history_reader import HistoryReader
+from waylog.history.place_edits import PlaceEdit, apply_edits
 from waylog.history.storage import Storage
 
 #: Metres by which a place's centre may have moved since the last computation for it to keep its id.
@@ -42,7 +42,7 @@ _SAME_ADDRESS_M: Final = 25.0
 
 # Milliseconds: a stay that ended this long before a late fix is not affected by it.
 _LATE_MARGIN_MS: Final = 6 * 3_600_000
-# Milliseconds of silence from which the end of a stay is estimated, not measured.
+# Milliseconds of silence after a stay from which its end is estimated, not measured.
 _SILENCE_MS: Final = 900_000
 
 _COMPRESSION: Final = {"compression": "zstd", "compression_level": 3}
@@ -176,18 +176,22 @@ class _Bucket:
     def _open_again(self, finder: StayFinder) -> None:
         """Recompute devices with late fixes, from the last stay that these cannot have changed."""
         starts: dict[str, int] = {}
+        known: dict[str, int] = {}  # the time of the fix before these
         for device, late in self._late.items():
             stays = _joined(self._stays.get(device, []))
-            sure = (stays["end"] < late - _LATE_MARGIN_MS) & (
-                stays["end"] - stays["seen"] <= _SILENCE_MS
+            # What is late may lie in the silence after a stay.
+            sure = (stays["after"] < late - _LATE_MARGIN_MS) & (
+                stays["after"] - stays["seen"] <= _SILENCE_MS
             )
             last = np.flatnonzero(sure)
             kept = stays[: int(last[-1]) + 1] if len(last) else stays[:0]
             self._stays[device] = [kept]
             starts[device] = int(kept["end"][-1]) if len(kept) else -(1 << 62)
+            if len(kept):
+                known[device] = int(kept["seen"][-1])
             self._states.pop(device, None)
         reader = HistoryReader(self._task.history)
-        first = min(starts.values())
+        first = min(starts.values() if len(known) < len(starts) else known.values())
         begin_date = None if first <= -(1 << 61) else date_text(first // DAY_MS)
         wanted = pa.array(list(starts), pa.string())
         for period in reader.periods(begin_date):
@@ -198,13 +202,15 @@ class _Bucket:
                     parts.append(part_of(rows))
             for device, fixes in by_device(parts):
                 begin = int(np.searchsorted(fixes.time, starts[device]))
+                state = self._states.get(device)
+                if state is not None:
+                    finder.restore(state)
+                else:
+                    _start(finder, fixes, known.get(device))
+                    if finder.newest is not None:
+                        self._states[device] = finder.state_bytes()
                 if begin == len(fixes.time):
                     continue
-                state = self._states.get(device)
-                if state is None:
-                    finder.reset()
-                else:
-                    finder.restore(state)
                 finder.feed(*fixes.take(slice(begin, None)))
                 self._keep(finder, device)
 
@@ -220,9 +226,10 @@ class _Bucket:
             stays = _joined([*self._stays.get(device, []), finder.take_open()])
             found = find_places(device, Stays.of(stays), names.local_offsets)
             ids = keep_ids(found, known.get(device, []))
-            places += _place_rows(
-                device, found, ids, known.get(device, []), self._task.edits.get(device, []), names
-            )
+            rows = _place_rows(device, found, ids, known.get(device, []), names)
+            parts = apply_edits(rows, self._task.edits.get(device, []))
+            places += rows
+            ids = {each: parts.get(known_id, known_id) for each, known_id in ids.items()}
             visits += _visit_rows(device, found, ids)
             trips += _trip_rows(device, found, ids)
         gone = pa.array(changed, pa.string())
@@ -263,6 +270,16 @@ class _Bucket:
         )
 
 
+def _start(finder: StayFinder, fixes: Fixes, known: int | None) -> None:
+    """Start a device anew, after the fix of time `known` if it is among these."""
+    finder.reset()
+    if known is None:
+        return
+    row = int(np.searchsorted(fixes.time, known))
+    if row < len(fixes.time) and fixes.time[row] == known:
+        finder.resume(known, int(fixes.lat[row]), int(fixes.lon[row]))
+
+
 def _joined(pieces: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return np.concatenate(pieces) if pieces else np.empty(0, STAY_TYPE)
 
@@ -279,7 +296,7 @@ def _runs(column: pa.Array) -> Iterator[tuple[str, int, int]]:
 def _rows_of(table: pa.Table, devices: list[str]) -> dict[str, list[dict[str, Any]]]:
     own = table.filter(pc.is_in(table["device"], pa.array(devices, pa.string())))
     rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in own.drop_columns(["profile"]).to_pylist():
+    for row in own.drop_columns(["profile", "roles"]).to_pylist():
         rows[row["device"]].append(row)
     return rows
 
@@ -328,7 +345,6 @@ def _place_rows(
     found: DevicePlaces,
     ids: dict[str, str],
     older: list[dict[str, Any]],
-    edits: list[PlaceEdit],
     names: PlaceNames,
 ) -> list[dict[str, Any]]:
     known = {row["place_id"]: row for row in older}
@@ -368,9 +384,9 @@ def _place_rows(
                 "confidence": place.confidence,
                 "profile": place.profile,
                 "named_by": None,
+                "roles": [role._asdict() for role in place.roles],
             }
         )
-    apply_edits(rows, edits)
     return rows
 
 
@@ -386,6 +402,10 @@ def _visit_rows(device: str, found: DevicePlaces, ids: dict[str, str]) -> Iterab
             "dwell_s": (visit.end - visit.start) // 1000,
             "silent_s": visit.silent_ms // 1000,
             "fixes": visit.fixes,
+            "arrival_earliest": visit.arrival_earliest,
+            "arrival_latest": visit.arrival_latest,
+            "departure_earliest": visit.departure_earliest,
+            "departure_latest": visit.departure_latest,
         }
 
 

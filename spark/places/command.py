@@ -96,8 +96,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _name(arguments: argparse.Namespace) -> int:
     import time
 
-    from spark.places.edits import PlaceEdit
     from spark.places.topics import append_edit
+    from waylog.history.place_edits import PlaceEdit
     from waylog.kafka.clients import LogUnreachable
 
     if arguments.name is None and arguments.label is None:
@@ -189,8 +189,8 @@ def _show(arguments: argparse.Namespace) -> int:
     if not rows:
         who = f" of {arguments.device}" if arguments.device else ""
         print(
-            f"No places{who} yet. A place needs two visits of five minutes or more, and half an "
-            "hour in all."
+            f"No places{who} yet. A place needs twenty minutes in all, in one visit with several "
+            "fixes or in two."
         )
         return 0
     table = Table(box=None, header_style="bold")

@@ -36,10 +36,10 @@ from spark.fixes.fix_table import (
     split,
 )
 from spark.places.bucket import BucketResult, BucketTask, run_bucket
-from spark.places.edits import PlaceEdit
 from spark.places.schema import FILE, PLACES_SCHEMA
 from spark.runtime.tasks import Engine
 from waylog.history.history_reader import HistoryReader, OffsetSpan, merge_spans
+from waylog.history.place_edits import PlaceEdit
 from waylog.history.storage import Storage
 from waylog.malformed import MALFORMED
 
@@ -67,7 +67,7 @@ _TASKS_PER_RUN: Final = 4
 _TOGETHER_ROWS: Final = 65_536
 
 #: The version of the tables and their computation; tables of another version are recomputed.
-_VERSION: Final = 2
+_VERSION: Final = 3
 
 
 class PlacesState(msgspec.Struct):

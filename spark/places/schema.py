@@ -6,6 +6,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from spark.places.stay_points import STAY_TYPE
+
 #: The file with the favourite places of all devices.
 FILE: Final = "places.parquet"
 
@@ -30,6 +32,21 @@ PLACES_SCHEMA: Final = pa.schema(
         # Minutes in each hour of the local week, from Monday 0:00.
         pa.field("profile", pa.list_(pa.int32())),
         pa.field("named_by", pa.string()),  # "user" if a user chose the name or the label
+        # What the place is and was, in the order of time: "home" or "work" from the start of a
+        # visit to the end of another, null if it still is.
+        pa.field(
+            "roles",
+            pa.list_(
+                pa.struct(
+                    [
+                        pa.field("label", pa.string(), nullable=False),
+                        pa.field("since", pa.int64(), nullable=False),
+                        pa.field("until", pa.int64()),
+                        pa.field("confidence", pa.float64(), nullable=False),
+                    ]
+                )
+            ),
+        ),
     ]
 )
 
@@ -45,6 +62,11 @@ VISITS_SCHEMA: Final = pa.schema(
         # Part of it in silences of more than 15 minutes, without any fix.
         pa.field("silent_s", pa.int64(), nullable=False),
         pa.field("fixes", pa.int64(), nullable=False),
+        # Between these the device arrived and departed; what is in between was in silence.
+        pa.field("arrival_earliest", pa.int64()),
+        pa.field("arrival_latest", pa.int64()),
+        pa.field("departure_earliest", pa.int64()),
+        pa.field("departure_latest", pa.int64()),
     ]
 )
 
@@ -63,10 +85,7 @@ TRIPS_SCHEMA: Final = pa.schema(
 STAYS_SCHEMA: Final = pa.schema(
     [
         pa.field("device", pa.string(), nullable=False),
-        *(
-            pa.field(name, pa.int64(), nullable=False)
-            for name in ("start", "end", "seen", "silent", "fixes", "lat", "lon")
-        ),
+        *(pa.field(name, pa.int64(), nullable=False) for name in STAY_TYPE.names or ()),
     ]
 )
 

@@ -10,6 +10,9 @@ STATE_BYTES: Final[int]
 
 #: A stay: `start`, `end` and `seen` (time of its last fix) in ms, `silent` (ms in silences of more
 #: than 15 minutes), `fixes` (their number), and their mean position `lat`, `lon`, in 1e-7 degrees.
+#: `first` is the time of its first fix; `quiet` and `longest` are the sum of the silences between
+#: its fixes and the longest of them (ms). `before` and `after` are the times of the fixes around
+#: it, with their positions; `before` is `first` and `after` is `seen` if there are none.
 STAY_TYPE: Final[np.dtype[Any]]
 
 class StayFinder:
@@ -18,8 +21,9 @@ class StayFinder:
     With `clean`, these fixes are dropped: fixes less accurate than `accuracy_max` (m), fixes not
     newer than the one before, spikes, and impossibly fast ones. If a stay ends in a silence of more
     than 15 minutes, after which the device is elsewhere, the end is put halfway into the silence,
-    but at most twice as long after the last fix as the stay was observed. Without `clean`, stays
-    start and end where trackintel's do.
+    but at most twice as long after the last fix as the stay was observed. A stay that was seen for
+    less than `duration_ms` is reported if the silences around it leave time for as much: it may
+    be none. Without `clean`, stays start and end where trackintel's do.
     """
 
     def __init__(
@@ -36,6 +40,9 @@ class StayFinder:
 
     def reset(self) -> None:
         """Start with another device."""
+
+    def resume(self, time_ms: int, lat: int, lon: int) -> None:
+        """Start with a device from which this fix is known, the last one of a stay that ended."""
 
     def feed(
         self,

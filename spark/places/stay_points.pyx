@@ -10,6 +10,11 @@ Fixes come in any number of chunks; the state between two chunks is a small stru
 stored. Positions are integers in units of 1e-7 degrees, so that sums are exact: a history gives the
 same stays in one chunk and day by day.
 
+With cleaning, a candidate is also reported if it may have lasted that long: nobody knows what a
+device did in the silence before its first and after its last fix. Each stay says how long these
+silences were and how far the device was before and after, so that who knows how it reports
+(spark.places.reporting) can decide.
+
 Nearly every distance is compared by a flat (equirectangular) square without any trigonometry. The
 haversine formula is used only for distances within 1 % of the limit, beyond 80 degrees of latitude,
 and for limits above 5 km, so that the result is the same as with that formula for every fix.
@@ -45,6 +50,11 @@ cdef int64_t _NEAR_MS = 1_030
 cdef double _SILENT_MOVE_M = 300.0
 # The assumed speed of that movement: 36 km/h.
 cdef double _TRAVEL_M_PER_MS = 0.01
+# A fix is a spike only if the device was away for at most this time (ms). Between the fixes of a
+# device that reports seldom there is time for a visit.
+cdef int64_t _SPIKE_MS = 2_220_000
+# Distance (m) from which the time of a journey is not guessed.
+cdef double _FLAT_JOURNEY_M = 50_000.0
 # Milliseconds between two fixes from which the time in between counts as silent.
 cdef int64_t _SILENCE_MS = 900_000
 # A stay is assumed to have lasted, before its first fix and after its last, at most this many times
@@ -65,6 +75,11 @@ cdef struct Stay:
     int64_t fixes
     int64_t lat
     int64_t lon
+    int64_t first  # time of the first of its fixes
+    int64_t quiet  # ms in silences between its fixes
+    int64_t longest  # ms of the longest of these
+    Fix before  # the fix before these
+    Fix after  # the fix after these
 
 cdef struct State:
     int64_t active
@@ -80,11 +95,21 @@ cdef struct State:
     int64_t waiting  # a fix is pending: it is not judged yet
     Fix pending
     int64_t newest  # time of the newest fix that was taken
+    Fix before  # the fix before the anchor
+    int64_t quiet
+    int64_t longest
 
 STATE_BYTES = sizeof(State)
 
 STAY_TYPE = np.dtype(
-    [(name, np.int64) for name in ("start", "end", "seen", "silent", "fixes", "lat", "lon")]
+    [
+        (name, np.int64)
+        for name in (
+            "start", "end", "seen", "silent", "fixes", "lat", "lon",
+            "first", "quiet", "longest",
+            "before", "before_lat", "before_lon", "after", "after_lat", "after_lon",
+        )
+    ]
 )
 
 
@@ -155,6 +180,12 @@ cdef class StayFinder:
         self.state.newest = -(1 << 62)
         self.stays = 0
 
+    def resume(self, int64_t time_ms, int32_t lat, int32_t lon):
+        self.reset()
+        self.state.last = Fix(time_ms, lat, lon)
+        self.state.accepted = True
+        self.state.newest = time_ms
+
     @property
     def newest(self):
         return self.state.newest if self.state.newest > -(1 << 62) else None
@@ -185,12 +216,26 @@ cdef class StayFinder:
         state.silent = 0
         state.lead = 0
         state.seen = fix.time
+        state.before = fix[0]
+        state.quiet = 0
+        state.longest = 0
         self._measure_anchor()
+
+    cdef int64_t _possible(self, const Fix* one, const Fix* other) noexcept nogil:
+        """Return how much of the silence between two fixes may have been spent at one of them."""
+        cdef double north = other.lat - one.lat
+        cdef double east = _around(other.lon - one.lon) * self.shrink
+        cdef double metres = _RADIUS_M * _RADIANS * _UNIT * sqrt(north * north + east * east)
+        cdef int64_t gap = other.time - one.time
+        if metres > _FLAT_JOURNEY_M:
+            # By air, or not at all.
+            return gap
+        return max(gap - <int64_t>(metres / _TRAVEL_M_PER_MS), 0)
 
     cdef int64_t _believed(self, int64_t lead) noexcept nogil:
         return min(lead, _UNSEEN_FACTOR * (self.state.seen - self.state.anchor.time))
 
-    cdef int _emit(self, int64_t end) except -1 nogil:
+    cdef int _emit(self, int64_t end, const Fix* after) except -1 nogil:
         cdef State* state = &self.state
         cdef Stay* stay
         cdef Stay* grown
@@ -211,19 +256,28 @@ cdef class StayFinder:
         stay.fixes = state.fixes
         stay.lat = state.anchor.lat + _mean(state.sum_lat, state.fixes)
         stay.lon = _around(state.anchor.lon + _mean(state.sum_lon, state.fixes))
+        stay.first = state.anchor.time
+        stay.before = state.before
+        stay.after = after[0]
+        stay.quiet = state.quiet
+        stay.longest = state.longest
         return 0
 
     cdef int _accept(self, const Fix* fix) except -1 nogil:
         """Process one fix that may leave the candidate."""
         cdef State* state = &self.state
-        cdef int64_t east, silence, end, lead
-        cdef double north_square, east_flat, square, moved
+        cdef int64_t east, silence
+        cdef double north_square, east_flat, square
         cdef bint left
         if not state.active:
             self._begin(fix)
+            if self.cleaning and state.accepted:
+                state.before = state.last
             return 0
         silence = fix.time - state.seen
         if silence > self.gap_ms:
+            if self.cleaning:
+                return self._leave(fix, silence)
             self._begin(fix)
             return 0
         east = _around(fix.lon - state.anchor.lon)
@@ -237,29 +291,50 @@ cdef class StayFinder:
             left = square > self.outside
         if not left and (square < 0 or square >= self.inside):
             left = _distance_m(&state.anchor, fix) >= self.distance_m
+        if left and self.cleaning:
+            return self._leave(fix, silence)
         if silence > _SILENCE_MS:
             state.silent += silence
+            state.quiet += silence
+            state.longest = max(state.longest, silence)
         if not left:
             state.fixes += 1
             state.sum_lat += fix.lat - state.anchor.lat
             state.sum_lon += east
             state.seen = fix.time
             return 0
-        end = fix.time
-        lead = 0
-        if self.cleaning and silence > _SILENCE_MS:
+        if fix.time - state.anchor.time >= self.duration_ms:
+            self._emit(fix.time, fix)
+        self._begin(fix)
+        return 0
+
+    cdef int _leave(self, const Fix* fix, int64_t silence) except -1 nogil:
+        """End the candidate before a fix elsewhere, or after a long silence; begin the next."""
+        cdef State* state = &self.state
+        cdef Fix before = state.last
+        cdef int64_t end = fix.time
+        cdef int64_t lead = 0
+        cdef int64_t possible
+        cdef double moved
+        if silence > _SILENCE_MS:
+            state.silent += silence
             moved = _distance_m(&state.anchor, fix)
-            if moved > _SILENT_MOVE_M:
+            if moved > _SILENT_MOVE_M or silence > self.gap_ms:
                 # The device left during the silence and arrived at its new position, at unknown
                 # times. The travel time is subtracted, and half of the rest is given to each place.
                 lead = silence - <int64_t>(moved / _TRAVEL_M_PER_MS)
                 lead = lead // 2 if lead > 0 else 0
                 end = state.seen + self._believed(lead)
                 state.silent -= silence - (end - state.seen)
-        if end - state.anchor.time + self._believed(state.lead) >= self.duration_ms:
-            self._emit(end)
+        possible = state.seen - state.anchor.time
+        if possible < self.duration_ms <= fix.time - state.before.time:
+            possible += self._possible(&state.before, &state.anchor)
+            possible += self._possible(&state.last, fix)
+        if possible >= self.duration_ms:
+            self._emit(end, fix)
         self._begin(fix)
         state.lead = lead
+        state.before = before
         return 0
 
     cdef int _judge(self, const Fix* fix) except -1 nogil:
@@ -275,6 +350,7 @@ cdef class StayFinder:
                     there = _distance_m(&state.last, &state.pending)
                     if (
                         there > _SPIKE_LEG_M and back > _SPIKE_LEG_M
+                        and fix.time - state.last.time <= _SPIKE_MS
                         and _distance_m(&state.last, fix) < _SPIKE_BASE_M
                     ) or (
                         there > _SPEED_MAX_M_PER_MS * (state.pending.time - state.last.time)
@@ -404,7 +480,7 @@ cdef class StayFinder:
         cdef int64_t[:, ::1] view
         result = np.empty(self.stays, STAY_TYPE)
         if self.stays:
-            view = result.view(np.int64).reshape(-1, 7)
+            view = result.view(np.int64).reshape(-1, 16)
             memcpy(&view[0, 0], self.found, self.stays * sizeof(Stay))
         self.stays = 0
         return result
@@ -412,12 +488,13 @@ cdef class StayFinder:
     def take_open(self):
         """Return what would come if no fix followed; the state does not change."""
         cdef State before = self.state
-        cdef Fix waiting
+        cdef Fix waiting = self.state.last
         if self.state.waiting:
             waiting = self.state.pending
             self._accept(&waiting)
         if self.state.active and self.state.seen - self.state.anchor.time >= self.duration_ms:
-            self._emit(self.state.seen)
+            waiting.time = self.state.seen
+            self._emit(self.state.seen, &waiting)
         result = self.take()
         self.state = before
         if self.state.active:

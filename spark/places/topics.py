@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from spark.places.edits import PlaceEdit
 from spark.places.schema import FILE
+from waylog.history.place_edits import PlaceEdit
 from waylog.history.storage import Storage
 from waylog.kafka.clients import LogUnreachable, ensure_topics, producer_config
 from waylog.kafka.errors import not_stored_text

@@ -67,6 +67,8 @@ _SENDS: Final = verdicts(YES, nobodies=UNKNOWN, session=UNKNOWN, looker=REFUSED)
 _SEES: Final = verdicts(YES, nobodies=UNKNOWN, former=REFUSED, other=REFUSED, looker=REFUSED)
 _ADMIN: Final = verdicts(REFUSED, nobodies=UNKNOWN, session=UNKNOWN, admin=YES)
 _FORWARDING: Final = "/v1/forwardings/{forwarding}"
+_ZONE: Final = "/v1/geofences/{geofence}"
+_CHANNEL: Final = "/v1/alert-channels/{channel}"
 _CONSUMER: Final = "/consumers/{group}/instances/{instance}"
 
 
@@ -91,7 +93,7 @@ def _receiving() -> tuple[tuple[str, str], ...]:
 HTTP: Final = (
     Rows(
         Row("The page, its files, probes and the schema", _ANYBODY),
-        _get("/", "/static/{path}", "/healthz", "/readyz", "/openapi.json"),
+        _get("/", "/share", "/static/{path}", "/healthz", "/readyz", "/openapi.json"),
     ),
     Rows(Row("Send fixes (all formats of the apps)", _SENDS, _FIX, "lat=1&lon=2"), _receiving()),
     Rows(
@@ -148,6 +150,25 @@ HTTP: Final = (
         Row("Sign a browser in, with a code or token that is not good", verdicts(UNKNOWN), b"{}"),
         _post("/v1/session"),
     ),
+    Rows(
+        Row("What a browser signs in with a passkey with", verdicts(REFUSED, session=YES), b"{}"),
+        _post("/v1/session/passkey-options"),
+    ),
+    Rows(
+        Row(
+            "One's own account, by a browser that is signed in alone",
+            verdicts(UNKNOWN, session=YES),
+            b"{}",
+        ),
+        (
+            *_get("/v1/account"),
+            ("PUT", "/v1/account/password"),
+            *(("DELETE", f"/v1/account/sessions{each}") for each in ("", "/{session}")),
+            *((method, "/v1/account/second-factor") for method in ("POST", "PUT", "DELETE")),
+            *_post("/v1/account/passkeys", "/v1/account/passkeys/options"),
+            ("DELETE", "/v1/account/passkeys/{passkey}"),
+        ),
+    ),
     Rows(Row("Sign out", _ANYBODY), (("DELETE", "/v1/session"),)),
     Rows(Row("The key of notifications", _ANYBODY), _get("/v1/push/key")),
     Rows(
@@ -176,6 +197,56 @@ HTTP: Final = (
             *_get("/v1/device-tokens"),
             *_post("/v1/device-tokens"),
             ("DELETE", "/v1/device-tokens/{name}"),
+        ),
+    ),
+    Rows(
+        Row("Users: see, invite, change, revoke", _ADMIN | {"session": REFUSED}, b"{}"),
+        (
+            *_get("/v1/admin/users"),
+            *_post("/v1/admin/users", "/v1/admin/users/{user}/invitation"),
+            ("PATCH", "/v1/admin/users/{user}"),
+            ("DELETE", "/v1/admin/users/{user}"),
+        ),
+    ),
+    Rows(
+        Row("One's own friends: see, add, end", _USERS | {"token": REFUSED}),
+        (
+            *_get("/v1/friends"),
+            *(("PUT", "/v1/friends/{user}"), ("DELETE", "/v1/friends/{user}")),
+            ("DELETE", "/v1/friends/{user}/sight"),
+        ),
+    ),
+    Rows(
+        Row("Shares of one's own devices: see, make, end", _USERS | {"token": REFUSED}, b"{}"),
+        (*_get("/v1/shares"), *_post("/v1/shares"), ("DELETE", "/v1/shares/{share}")),
+    ),
+    Rows(
+        Row("What the link of a share shows (without one: 404)", _ANYBODY),
+        _get("/v1/shared", "/v1/shared/track", "/v1/shared/stream"),
+    ),
+    Rows(
+        Row(
+            "One's own zones, what happens there, and how one is told",
+            _USERS | {"token": REFUSED},
+            b"{}",
+        ),
+        (
+            *_get("/v1/geofences", _ZONE, "/v1/events", "/v1/alert-channels"),
+            *_get("/v1/alert-settings"),
+            *_post("/v1/geofences", "/v1/alert-channels", f"{_CHANNEL}/test"),
+            *(("PUT", _ZONE), ("DELETE", _ZONE), ("PUT", _CHANNEL), ("DELETE", _CHANNEL)),
+            ("PUT", "/v1/alert-settings"),
+        ),
+    ),
+    Rows(
+        Row(
+            "Say what the places of the device are",
+            verdicts(REFUSED, nobodies=UNKNOWN, owner=YES, session=YES),
+            b"{}",
+        ),
+        (
+            *_get("/v1/devices/{device}/place-edits"),
+            *((method, "/v1/devices/{device}/places/{place}") for method in ("PATCH", "DELETE")),
         ),
     ),
     Rows(

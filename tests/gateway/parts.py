@@ -21,6 +21,8 @@ from gateway.users.auth import Authenticator
 from gateway.users.card_book import CardBook
 from gateway.users.database import UserStore
 from gateway.users.permissions import Permissions
+from gateway.viewers.area_ticks import show_areas
+from gateway.viewers.areas import AreaViews
 from gateway.viewers.viewers import Viewers
 from gateway.views.address_view import AddressView
 from gateway.views.location_view import LocationView
@@ -52,6 +54,7 @@ async def parts(
     authenticator = Authenticator(store, open_mode=open_mode)
     permissions = Permissions(store, open_mode=open_mode)
     friend_filter = FriendFilter(places, b"secret")
+    areas = AreaViews(locations, friend_filter)
     services = Services(
         submitter=Submitter(
             *(log or MemoryLog(), MemoryTelemetry(), asyncio.get_running_loop()),
@@ -65,6 +68,7 @@ async def parts(
         viewers=Viewers(
             (locations, addresses), metrics, permissions, FriendEventFilter(friend_filter)
         ),
+        areas=areas,
         metrics=metrics,
         pipeline=Pipeline(locations, addresses, metrics, lag),
         places=places,
@@ -78,9 +82,11 @@ async def parts(
         hosts=ServedHosts("127.0.0.1", ("x",)),
         archive=Archive(None, None if past is None else str(past)),
     )
+    ticking = show_areas(areas)
     try:
         yield services
     finally:
+        ticking.cancel()
         await services.archive.close()
         once.close()
         authenticator.close()

@@ -79,6 +79,15 @@ class TrackPoint(msgspec.Struct, frozen=True):
     course: float | None = None
 
 
+class PlaceRole(msgspec.Struct, kw_only=True):
+    """What a place was from `since` to `until` (ms), or still is (None)."""
+
+    label: str  # home, work
+    since: int
+    until: int | None = None
+    confidence: float | None = None  # 0..1
+
+
 class FavouritePlace(msgspec.Struct, kw_only=True):
     """A place where a device has been often, or for long."""
 
@@ -98,6 +107,7 @@ class FavouritePlace(msgspec.Struct, kw_only=True):
     confidence: float | None = None  # of the label, 0..1
     profile: list[int] | None = None  # minutes in each hour of the local week, from Monday 0:00
     named_by: str | None = None  # "user": the name was chosen
+    roles: list[PlaceRole] | None = None  # in the order of time
 
 
 class Visit(msgspec.Struct, kw_only=True):
@@ -111,6 +121,11 @@ class Visit(msgspec.Struct, kw_only=True):
     dwell_s: int | None = None
     silent_s: int | None = None
     fixes: int | None = None
+    # What lies between these two, of each, is silence.
+    arrival_earliest: int | None = None
+    arrival_latest: int | None = None
+    departure_earliest: int | None = None
+    departure_latest: int | None = None
 
 
 class Journey(msgspec.Struct, kw_only=True):

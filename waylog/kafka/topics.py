@@ -63,6 +63,9 @@ def kept_for(days: int) -> dict[str, str]:
 
 # `location`, `address` and `event` have the same key (the device) and the same number of
 # partitions: partition n of one holds the same devices as partition n of the others.
+#: What users say of their places (waylog.history.place_edits).
+PLACE_EDIT_TOPIC = Topic(PLACE_EDIT, 1, {"cleanup.policy": "compact", **SOON_COMPACTED})
+
 TOPICS = (
     Topic(LOCATION, KEYED_PARTITIONS, kept_for(7)),
     Topic(
@@ -82,7 +85,7 @@ TOPICS = (
     Topic(EVENT, KEYED_PARTITIONS, kept_for(30)),
     # Results of the places job, key = device, and what users say of them, key = device LF place.
     Topic(PLACE, KEYED_PARTITIONS, {"cleanup.policy": "compact", **SOON_COMPACTED}),
-    Topic(PLACE_EDIT, 1, {"cleanup.policy": "compact", **SOON_COMPACTED}),
+    PLACE_EDIT_TOPIC,
     # Sessions of MQTT clients, and retained messages other than fixes and addresses.
     Topic(
         MQTT_STATE,
@@ -121,7 +124,7 @@ VALUE_KEY_TOPIC = Topic(
     },
 )
 
-#: Definitions of geofences (consumers.streams.geofences); created where they are used.
+#: Definitions of geofences (waylog.geofences); created where they are used.
 GEOFENCE_TOPIC = Topic(GEOFENCE, 1, {"cleanup.policy": "compact", **SOON_COMPACTED})
 
 #: Trips, key = device LF start, and totals of days, key = device LF date (consumers.streams.trips);

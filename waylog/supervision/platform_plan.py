@@ -84,7 +84,7 @@ class PlatformPlan:
             ),
             gateway_workers=arguments.gateway_workers,
             resolvers=arguments.resolvers,
-            streams=_names("--streams", arguments.streams),
+            streams=_topologies(arguments),
             streams_options=tuple(option_words("--streams-options", arguments.streams_options)),
             forwarding=arguments.forwarding,
             forwarding_options=tuple(
@@ -105,6 +105,14 @@ def settle(ports: FreePorts, option: str, text: str) -> Endpoint:
         return ports.settle(endpoint)
     except PortTaken as error:
         raise CommandError(describe_taken(option, endpoint, error)) from None
+
+
+def _topologies(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """Return the topologies that are asked for; by default those that users' zones need."""
+    if arguments.streams is None:
+        # In open mode there are no users who could draw a zone.
+        return () if arguments.open else ("geofences",)
+    return () if arguments.streams == "none" else _names("--streams", arguments.streams)
 
 
 def _names(option: str, text: str | None) -> tuple[str, ...]:

@@ -63,8 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--streams",
         metavar="NAMES",
-        help="topologies of `waylog streams list` with commas between, or `all`, in one process "
-        "more (default: none)",
+        help="topologies of `waylog streams list` with commas between, or `all`, in a process of "
+        "their own, or `none` (default: geofences, which users' zones need; with --open none)",
     )
     add(
         "--streams-options",
@@ -187,7 +187,7 @@ def _check_contradictions(arguments: argparse.Namespace) -> None:
         ):
             if given:
                 raise ConfigError(f"{option} is for the history job; --no-history starts none")
-    if arguments.streams_options and arguments.streams is None:
+    if arguments.streams_options and arguments.streams in (None, "none"):
         raise ConfigError("--streams-options is for topologies; name some with --streams")
     if arguments.forwarding_options and not arguments.forwarding:
         raise ConfigError("--forwarding-options is for forwardings; say --forwarding too")

@@ -31,12 +31,12 @@ from consumers.connect.http.request_headers import (
     login_contradictions,
 )
 from consumers.connect.http.server_url import parts_of_url
-from consumers.connect.http.signature import signing_key
 from consumers.connect.http.templates.by_name import BATCHING, OWN, TEMPLATES
 from consumers.connect.http.templates.device_names import DeviceNames
 from consumers.connect.http.templates.own import BatchForm, OwnTemplate
 from consumers.connect.http.templates.template import Template
 from consumers.connect.plugins.backoff import Backoff, backoff_keys
+from waylog.network.outbound.webhook_signature import signing_key
 
 URL: Final = "url"
 TEMPLATE: Final = "template"

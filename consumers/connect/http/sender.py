@@ -16,8 +16,8 @@ from yarl import URL
 from consumers.connect.http.answers.answer import Answer, Objection
 from consumers.connect.http.answers.status import Meaning, meaning_of, retry_after_s, status_text
 from consumers.connect.http.properties import Settings
-from consumers.connect.http.signature import signature_headers
 from consumers.connect.http.templates.request import Request
+from waylog.network.outbound.webhook_signature import signature_headers
 
 _CONNECT_S: Final = 10.0
 KEEP_ALIVE_S: Final = 30.0

@@ -12,7 +12,7 @@ from waylog.config import DEFAULT_BOOTSTRAP_SERVERS, ConfigError, check_bootstra
 from waylog.console.common import add_json, print_rows
 
 if TYPE_CHECKING:
-    from consumers.streams.geofences.definition import Geofence
+    from waylog.geofences.definition import Geofence
 
 _EXAMPLES: Final = """examples:
   waylog streams geofences add home --user ann --circle 47.14,9.52,150 --dwell 600
@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Do what was asked for; raises CommandError, ConfigError."""
-    from consumers.streams.geofences.definition import InvalidGeofence
+    from waylog.geofences.definition import InvalidGeofence
     from waylog.kafka.clients import LogUnreachable
 
     check_bootstrap_servers(arguments.bootstrap_servers)
@@ -92,8 +92,8 @@ def _add(arguments: argparse.Namespace) -> int:
 def _added(arguments: argparse.Namespace) -> Geofence:
     import msgspec
 
-    from consumers.streams.geofences.definition import Circle, decode_geofence
-    from consumers.streams.geofences.geojson import read_features
+    from waylog.geofences.definition import Circle, decode_geofence
+    from waylog.geofences.geojson import read_features
 
     more = _more(arguments)
     if arguments.circle is not None:
@@ -116,8 +116,8 @@ def _added(arguments: argparse.Namespace) -> Geofence:
 
 
 def _import(arguments: argparse.Namespace) -> int:
-    from consumers.streams.geofences.definition import InvalidGeofence
-    from consumers.streams.geofences.geojson import read_features
+    from waylog.geofences.definition import InvalidGeofence
+    from waylog.geofences.geojson import read_features
 
     try:
         fences = read_features(_read(arguments.file), _more(arguments))
@@ -143,15 +143,16 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _row(value: bytes) -> dict[str, Any]:
-    from consumers.streams.geofences.definition import InvalidGeofence, decode_geofence
-    from consumers.streams.geofences.shape import shape_of
+    from waylog.geofences.definition import InvalidGeofence, decode_geofence
+    from waylog.geofences.shape import shape_of
 
-    row = {"shape": "", "devices": "", "dwell": "", "minimum": ""}
+    row = {"title": "", "shape": "", "devices": "", "dwell": "", "minimum": ""}
     try:
         fence = decode_geofence(value)
         shape_of(fence)
     except InvalidGeofence as error:
         return row | {"shape": f"wrong: {error}"}
+    title = "" if fence.title is None else fence.title
     if fence.circle is not None:
         circle = fence.circle
         shape = f"circle {circle.lat:g},{circle.lon:g} {circle.radius:g} m"
@@ -164,7 +165,7 @@ def _row(value: bytes) -> dict[str, Any]:
         name: f"{seconds:g} s" if seconds else ""
         for name, seconds in (("dwell", fence.dwell), ("minimum", fence.minimum))
     }
-    return {"shape": shape, "devices": devices, **times}
+    return {"title": title, "shape": shape, "devices": devices, **times}
 
 
 def _remove(arguments: argparse.Namespace) -> int:
@@ -197,8 +198,8 @@ def _more(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _write(arguments: argparse.Namespace, fences: dict[str, Geofence]) -> None:
-    from consumers.streams.geofences.definition import check_key
     from consumers.streams.geofences.fence_topic import write_fences
+    from waylog.geofences.definition import check_key
 
     _check(fences)
     owner = _owner(arguments)
@@ -210,8 +211,8 @@ def _write(arguments: argparse.Namespace, fences: dict[str, Geofence]) -> None:
 
 def _check(fences: dict[str, Geofence]) -> None:
     """Raise InvalidGeofence for a shape that cannot be used."""
-    from consumers.streams.geofences.definition import InvalidGeofence
-    from consumers.streams.geofences.shape import shape_of
+    from waylog.geofences.definition import InvalidGeofence
+    from waylog.geofences.shape import shape_of
 
     for name, fence in fences.items():
         try:
@@ -232,7 +233,7 @@ def _as_feature(text: bytes, name: str) -> bytes:
     """Return a geometry, or a feature, as a feature that has the name."""
     import msgspec
 
-    from consumers.streams.geofences.definition import InvalidGeofence
+    from waylog.geofences.definition import InvalidGeofence
     from waylog.malformed import MALFORMED
 
     try:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import shapely
 
-from consumers.streams.geofences.definition import Geofence, InvalidGeofence
-from consumers.streams.geofences.shape import Shape, shape_of
+from waylog.geofences.definition import Geofence, InvalidGeofence
+from waylog.geofences.shape import Shape, shape_of
 from waylog.great_circle import distances_m
 from waylog.messages import EVERYBODY, Fix
 
@@ -37,9 +37,10 @@ _FRESH_MAX: Final = 1000
 class Fence:
     """A geofence with its shape."""
 
-    key: str  # owner/name
+    key: str  # owner/name, or owner/id
     owner: str
     name: str
+    id: str | None  # where the key has an id
     shape: Shape
     is_circle: bool
     devices: frozenset[str] | None  # user/device; None: all of the owner
@@ -61,7 +62,8 @@ class Fence:
         return cls(
             key,
             owner,
-            name,
+            name if definition.title is None else definition.title,
+            None if definition.title is None else name,
             shape_of(definition),
             definition.circle is not None,
             devices,

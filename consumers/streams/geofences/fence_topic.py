@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from consumers.streams.definitions import write_definitions
-from consumers.streams.geofences.definition import Geofence, encode_geofence
+from waylog.geofences.definition import Geofence, encode_geofence
 from waylog.kafka.ranges.topic_reader import read_topic
 from waylog.kafka.topics import GEOFENCE, GEOFENCE_TOPIC
 from waylog.sealing.sealing import opener

@@ -19,8 +19,8 @@ from typing import Final
 
 import msgspec
 
-from consumers.streams.geofences.definition import Circle, Geofence
 from consumers.streams.geofences.fence_index import Fence, FenceIndex
+from waylog.geofences.definition import Circle, Geofence
 from waylog.messages import EVERYBODY, Fix
 from waylog.process.garbage_collection import tune_garbage_collector
 

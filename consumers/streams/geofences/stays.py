@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from consumers.streams.geofences.fence_index import Fence
-from consumers.streams.geofences.shape import INSIDE, OUTSIDE
+from waylog.geofences.shape import INSIDE, OUTSIDE
 
 ENTER: Final = "enter"
 DWELL: Final = "dwell"

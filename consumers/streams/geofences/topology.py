@@ -5,21 +5,21 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Collection, Sequence
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 
 from consumers.streams.events import forward_event
 from consumers.streams.fix_processor import DeviceState, FixProcessor
-from consumers.streams.geofences.definition import Geofence, InvalidGeofence, decode_geofence
 from consumers.streams.geofences.fence_index import Fence, FenceIndex
-from consumers.streams.geofences.shape import INSIDE
 from consumers.streams.geofences.stays import Stay, take_fix
 from consumers.streams.global_table import GlobalTable
 from consumers.streams.processor import Context
 from consumers.streams.properties import Properties
 from consumers.streams.store import Store
 from consumers.worker.records import InputRecord
+from waylog.geofences.definition import Geofence, InvalidGeofence, decode_geofence
+from waylog.geofences.shape import INSIDE
 from waylog.kafka.topics import GEOFENCE, GEOFENCE_TOPIC, Topic
 from waylog.messages import Fix
 
@@ -125,9 +125,11 @@ class Geofences(FixProcessor[GeofencesState]):
 
         transitions = take_fix(state.stays, time, candidates, fence_of, side_of)
         for kind, fence, since in transitions:
-            attributes = {
+            attributes: dict[str, Any] = {
                 "fence": fence.name, "owner": fence.owner, "since": since, "lat": lat, "lon": lon,
             }  # fmt: skip
+            if fence.id is not None:
+                attributes["fence_id"] = fence.id
             forward_event(context, record, fix, TYPE, kind, time, attributes, about=fence.key)
         return state
 

@@ -36,6 +36,9 @@ from waylog.network.peer_parties import party_of
 _KEPT_HEADERS: Final = ("Content-Type", "User-Agent", "X-Limit-U", "X-Limit-D")
 _HEADER_CHARACTERS_MAX: Final = 200
 
+#: The header with the token of a share.
+SHARE_HEADER: Final = "Waylog-Share"
+
 #: Whose work the handler of a request does.
 ASKER: Final = web.RequestKey("asker", Asker)
 
@@ -99,12 +102,17 @@ def shown_credentials(request: web.Request, path_token: str | None = None) -> Cr
 
 
 async def verify(
-    request: web.Request, credentials: Credentials, party: str | None = None
+    request: web.Request,
+    credentials: Credentials,
+    party: str | None = None,
+    *,
+    first_factor: bool = False,
 ) -> Identity:
     """Return the identity that credentials belong to.
 
     Raises Refused: 401 for wrong credentials, 429 for too many wrong ones, 503 if they cannot be
-    checked. Wrong ones count for `party`, or for the address of the client if that is None.
+    checked. Wrong ones count for `party`, or for the address of the client if that is None. With
+    `first_factor` the caller asks for a second one, where the user has one.
     """
     services = request.app[SERVICES]
     address = remote_of(request) if party is None else party
@@ -113,7 +121,7 @@ async def verify(
             identity = await services.authenticator.authenticate_token(credentials.secret, address)
         else:
             identity = await services.authenticator.authenticate(
-                credentials.user, credentials.secret, address
+                *(credentials.user, credentials.secret, address), first_factor=first_factor
             )
     except AuthenticationUnavailable as error:
         raise unavailable(str(error)) from error
@@ -174,6 +182,38 @@ async def known_user(request: web.Request, reason: str, *, by_session: bool = Fa
         raise _nobody(request, reason)
     _charge(request, identity)
     return identity
+
+
+def share_viewer(request: web.Request) -> Identity:
+    """Return the identity of somebody who has the link of a share. Raises Refused.
+
+    Its token is in a header that no page of another site can send. What has ended is answered like
+    what never was.
+    """
+    services = request.app[SERVICES]
+    if is_of_other_site(request):
+        raise Refused(403, "a page of another site may not do that for you")
+    address = remote_of(request)
+    try:
+        # A right token is found whatever its address has guessed: it cannot be guessed.
+        token = request.headers.get(SHARE_HEADER, "")
+        identity = services.authenticator.authenticate_share(token) if token else None
+        if identity is None:
+            services.failed_logins.wrong(address)
+    except AuthenticationUnavailable as error:
+        raise unavailable(str(error)) from error
+    except TooManyFailedLogins as error:
+        raise Refused(429, str(error), {"Retry-After": error.retry_after}) from error
+    if identity is None:
+        services.metrics.unauthorized += 1
+        raise Refused(404, "there is no such share, or it has ended")
+    _charge(request, identity)
+    return identity
+
+
+async def reader_or_share_viewer(request: web.Request) -> Identity:
+    """Return the identity of a reader, or of somebody who has the link of a share."""
+    return share_viewer(request) if SHARE_HEADER in request.headers else await reader(request)
 
 
 async def require_metrics_access(request: web.Request) -> None:

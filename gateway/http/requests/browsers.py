@@ -8,12 +8,15 @@ the page reached this server.
 from __future__ import annotations
 
 from typing import Final
+from urllib.parse import urlsplit
 
 from aiohttp import HttpVersion10, HttpVersion11, web
 
+from gateway.factors.site import Site
 from gateway.http.requests.responses import Refused, too_large_head
 from gateway.http.requests.services import SERVICES
 from gateway.users.auth import AuthenticationUnavailable, Identity
+from gateway.users.browser_sessions import SESSION_LIFETIME_S
 from waylog.network.served_hosts import is_authority
 
 #: Values of Sec-Fetch-Site in requests that no foreign page has made (W3C Fetch Metadata).
@@ -67,6 +70,21 @@ def same_origin(request: web.Request) -> bool:
     return hosts.is_own_origin(origin, request.headers.get("Host", ""))
 
 
+def url_of_platform(request: web.Request) -> str:
+    """Return the URL by which others reach the platform: as the asker does."""
+    origin = request.headers.get("Origin")
+    return origin if origin and same_origin(request) else f"{request.scheme}://{request.host}"
+
+
+def site_of(request: web.Request) -> Site:
+    """Return the site that passkeys of this page belong to. Raises Refused for other pages."""
+    origin = request.headers.get("Origin")
+    host = urlsplit(origin or "").hostname
+    if origin is None or host is None or not same_origin(request) or is_of_other_site(request):
+        raise Refused(403, "passkeys are for the page of this platform")
+    return Site(origin, host)
+
+
 def require_own_page(request: web.Request) -> None:
     """Raise Refused if the browser's headers show that a foreign page sent the request.
 
@@ -81,6 +99,23 @@ def require_own_page(request: web.Request) -> None:
 def session_secret(request: web.Request) -> str | None:
     """Return the secret in the session's cookie, or None."""
     return request.cookies.get(request.app[SERVICES].session_cookie) or None
+
+
+def set_session_cookie(request: web.Request, answer: web.Response, secret: str) -> None:
+    """Let the browser keep a session: no script can read it, no other site can use it."""
+    answer.set_cookie(
+        *(request.app[SERVICES].session_cookie, secret),
+        max_age=SESSION_LIFETIME_S,
+        path="/",
+        httponly=True,
+        samesite="Strict",
+        secure=is_over_tls(request),
+    )
+
+
+def is_over_tls(request: web.Request) -> bool:
+    """Tell whether the page came over TLS, which a reverse proxy may have ended."""
+    return request.headers.get("Origin", "").startswith("https://")
 
 
 def session_of(request: web.Request) -> Identity | None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from gateway.friends.friend_filter import told_at
 from gateway.http.requests.services import Services
 from gateway.users.auth import Identity
-from gateway.users.permissions import Visibility, friends_since, visibility_of
+from gateway.users.permissions import Visibility, newest_since, terms_of, visibility_of
 from gateway.views.location_view import newest_fix
 from waylog.messages import Address, Fix
 
@@ -28,9 +28,9 @@ def newest_of(device: str, identity: Identity, services: Services) -> Newest:
     fix = newest_fix(services.location_view, device, address)
     if sight is Visibility.EVERYTHING:
         return Newest(fix, address)
-    since = friends_since(identity, device.partition("/")[0]) or 0
-    tell = services.friend_filter
+    since = newest_since(identity, device.partition("/")[0])
+    tell, terms = services.friend_filter, terms_of(identity)
     return Newest(
-        tell.fix(fix) if fix is not None and told_at(fix) >= since else None,
-        tell.address(address) if address is not None and told_at(address) >= since else None,
+        tell.fix(fix, terms) if fix is not None and told_at(fix) >= since else None,
+        tell.address(address, terms) if address is not None and told_at(address) >= since else None,
     )

@@ -8,6 +8,12 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from gateway.alerts.alert_sender import AlertSender
+from gateway.alerts.alert_store import KEY_BYTES, AlertStore
+from gateway.alerts.alerts import Alerts
+from gateway.alerts.edited_places import EditedPlaces
+from gateway.alerts.log_table import LogTable
+from gateway.alerts.recent_events import RecentEvents
 from gateway.bodies.parsing import Parsing
 from gateway.fixes.submit import Submitter
 from gateway.forwardings.store import ForwardingStore
@@ -30,15 +36,21 @@ from gateway.users.card_book import CardBook
 from gateway.users.database import UserStore
 from gateway.users.known_browsers import KnownBrowsers
 from gateway.users.permissions import Permissions
+from gateway.viewers.areas import AreaViews
 from gateway.viewers.cursors import CURSORS_SECRET, CursorSeal
 from gateway.viewers.viewers import Viewers
 from gateway.views.address_view import AddressView
 from gateway.views.location_view import LocationView
 from gateway.views.pipeline import Pipeline
 from gateway.views.places import Places
+from waylog.geofences.definition import decode_geofence
+from waylog.history.place_edits import decode_place_edit
+from waylog.kafka.topics import GEOFENCE_TOPIC, PLACE_EDIT_TOPIC
 from waylog.network.connection_pool import ConnectionPool
+from waylog.network.outbound.reachable_networks import ReachableNetworks
 from waylog.network.served_hosts import ServedHosts
 from waylog.network.shares import Shares
+from waylog.observability.telemetry import now_ms
 from waylog.process.file_limit import room_for_connections
 
 if TYPE_CHECKING:
@@ -46,6 +58,12 @@ if TYPE_CHECKING:
 from gateway.notices.web_push import WebPush
 from gateway.observability.push_ledger import PushLedger
 from gateway.views.waypoints_sent import WaypointsSent
+
+
+def _no_alerts() -> Alerts:
+    zones = LogTable("127.0.0.1:1", "gateway", GEOFENCE_TOPIC, None, decode_geofence)
+    sender = AlertSender(ReachableNetworks())
+    return Alerts(zones, AlertStore(None, bytes(KEY_BYTES)), sender, now_ms)
 
 
 @dataclass
@@ -58,6 +76,7 @@ class Services:
     address_view: AddressView
     location_view: LocationView
     viewers: Viewers
+    areas: AreaViews
     metrics: GatewayMetrics
     pipeline: Pipeline
     places: Places
@@ -77,6 +96,16 @@ class Services:
     #: Forwardings of users; by default there is no log that has any.
     forwardings: ForwardingStore = field(
         default_factory=lambda: ForwardingStore("127.0.0.1:1", "gateway")
+    )
+    #: Zones, and how users are told of events; by default there is no log that has any.
+    alerts: Alerts = field(default_factory=_no_alerts)
+    edited_places: EditedPlaces = field(
+        default_factory=lambda: EditedPlaces(
+            LogTable("127.0.0.1:1", "gateway", PLACE_EDIT_TOPIC, None, decode_place_edit)
+        )
+    )
+    recent_events: RecentEvents = field(
+        default_factory=lambda: RecentEvents("127.0.0.1:1", "gateway")
     )
     #: The names by which browsers may address this gateway.
     hosts: ServedHosts = field(default_factory=ServedHosts)

@@ -17,7 +17,7 @@ from gateway.formats.characters import chosen_name
 from gateway.http.ingest.ingest import Ingest
 from gateway.http.ingest.registrations import TOKENS_MAX
 from gateway.http.requests.authentication import known_user
-from gateway.http.requests.browsers import same_origin
+from gateway.http.requests.browsers import url_of_platform
 from gateway.http.requests.responses import COMMAND_BYTES_MAX, Refused, json_answer
 from gateway.http.requests.services import Services
 from gateway.users.admission import QuotaExceeded
@@ -116,9 +116,8 @@ class DeviceTokenRoutes:
         return NewDeviceToken(f"{user}/{name}", token, setup)
 
     def _platform(self, request: web.Request) -> Platform:
-        """Return how phones reach the platform: as the asker does, which the Origin tells."""
-        origin = request.headers.get("Origin")
-        url = origin if origin and same_origin(request) else f"{request.scheme}://{request.host}"
+        """Return how phones reach the platform: as the asker does."""
+        url = url_of_platform(request)
         endpoints = self._services.device_endpoints
         port = endpoints.mqtts_port or endpoints.mqtt_port
         host = urlsplit(url).hostname

@@ -11,7 +11,7 @@ from yarl import URL
 from gateway.bodies.parts import Body
 from gateway.formats.values import SECRET_PARAMETERS
 from gateway.http.ingest.ingest import Ingest
-from gateway.http.requests.authentication import reader, remote_of
+from gateway.http.requests.authentication import reader, reader_or_share_viewer, remote_of
 from gateway.http.requests.responses import Refused, in_pieces, json_answer, unavailable
 from gateway.http.requests.services import SERVICES
 from gateway.limits.bounds import OVERHEAD_BYTES
@@ -83,13 +83,13 @@ class GeocoderProxy:
 
     async def _which_tiles(self, request: web.Request) -> web.StreamResponse:
         if self._url is None:
-            await reader(request)
+            await reader_or_share_viewer(request)
             return json_answer({"archives": []})
         return await self._tile(request)
 
     async def _tile(self, request: web.Request) -> web.StreamResponse:
-        """Answer a user: the extract that somebody has tells where the users are."""
-        identity = await reader(request)
+        """Answer users and viewers of shares: the extracts tell where the users are."""
+        identity = await reader_or_share_viewer(request)
         if self._url is None:
             raise Refused(404, "this gateway has no geocoder (--geo-url), and no tiles")
         open_mode = request.app[SERVICES].authenticator.open_mode

@@ -40,7 +40,7 @@ _SECURITY_HEADERS: Final = {
     "Referrer-Policy": "no-referrer",
     "Content-Security-Policy": (
         "default-src 'self'; img-src 'self' data: blob:; worker-src 'self' blob:; "
-        "style-src 'self' 'unsafe-inline'; connect-src 'self' ws: wss:; "
+        "style-src 'self'; connect-src 'self' ws: wss:; "
         "frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
     ),
     # A new version is used at the next load; unchanged files are answered with 304.
@@ -67,9 +67,10 @@ class Pages:
         self._folder = folder.resolve()
 
     def routes(self) -> list[web.RouteDef]:
-        """Return the routes `/` and `/static/...`."""
+        """Return the routes `/`, `/share` and `/static/...`."""
         return [
             web.get("/", self._root),
+            web.get("/share", self._share),
             web.get("/static/{path:.+}", self._static),
         ]
 
@@ -78,6 +79,11 @@ class Pages:
             return await self._osmand_at_root(request)
         require_served_host(request)
         return self._file("index.html")
+
+    async def _share(self, request: web.Request) -> web.StreamResponse:
+        """Serve the page of a share; the token is in the fragment, which no server is told."""
+        require_served_host(request)
+        return self._file("share.html")
 
     async def _static(self, request: web.Request) -> web.StreamResponse:
         return self._file(request.match_info["path"])

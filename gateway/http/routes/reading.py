@@ -40,6 +40,8 @@ _encode = msgspec.json.Encoder().encode
 
 _DEVICES_MAX: Final = 10_000
 _DEVICES_A_STEP: Final = 100
+#: Names that are looked at in one step of a search.
+_NAMES_A_STEP: Final = 1_000
 _ROWS_A_STEP: Final = 50
 #: A list of devices ends soon after this size, and says that there are more.
 _DEVICES_BYTES_MAX: Final = 16 * MEBIBYTE
@@ -85,6 +87,7 @@ async def _devices(request: web.Request) -> web.Response:
     with suppress(PlacesUnavailable):
         await services.places.refresh()
     limit = _whole_number(request, "limit", _DEVICES_MAX)
+    wanted = request.query.get("q", "").strip().casefold()
     # All who have waited for the places go on at once.
     await services.turns.let_others_work(identity.user)
     after = request.query.get("after", "")
@@ -97,16 +100,21 @@ async def _devices(request: web.Request) -> web.Response:
         while more and limit and size < _DEVICES_BYTES_MAX:
             # Names that appear or vanish between two steps do no harm: each step begins after the
             # last name.
-            step = min(limit, _DEVICES_A_STEP)
+            step = _NAMES_A_STEP if wanted else min(limit, _DEVICES_A_STEP)
             names = list(islice(_visible(identity, services, after), step + 1))
-            found = (_row(name, identity, services) for name in names[:step])
+            named = [name for name in names[:step] if wanted in name.casefold()]
+            if wanted and len(named) > limit:
+                # The rest of this step comes with the next question.
+                named = named[:limit]
+                step = names.index(named[-1]) + 1
+            found = (_row(name, identity, services) for name in named)
             encoded = [_encode(row) for row in found if row is not None]
             if encoded:
                 rows.append((b"," if rows else b"[") + b",".join(encoded))
                 size += len(rows[-1])
                 hold.grow(len(rows[-1]))
             more = len(names) > step
-            limit -= step
+            limit -= len(named) if wanted else step
             after = names[:step][-1] if names else after
             await services.turns.let_others_work(identity.user)
     except ShareExceeded:
@@ -202,7 +210,8 @@ async def _places(request: web.Request) -> web.Response:
     except PlacesUnavailable as error:
         raise unavailable(str(error)) from error
     if past.since is None:
-        return await _rows_answer(places, past, services)
+        edited = await services.edited_places.places(past.device, places)
+        return await _rows_answer(edited, past, services)
     visits = await archived(services.archive.visits(past.device, past.since, LATEST_MS, past.asker))
     stays = StaysSince(past.since)
     async for some in _in_steps(rows_of(visits), past, services):
@@ -219,7 +228,14 @@ async def _visits(request: web.Request) -> web.Response:
         services.archive.visits(past.device, past.from_ms, past.to_ms, past.asker)
     )
     if past.since is None:
-        return raw_json_answer(visits)
+        parts = await services.edited_places.parts(past.device, services.places.known(past.device))
+        if not parts:
+            return raw_json_answer(visits)
+        return await _rows_answer(
+            (row | {"place_id": parts.get(row["place_id"], row["place_id"])}
+             for row in rows_of(visits)),
+            *(past, services),
+        )  # fmt: skip
     told = services.friend_filter.visits(past.owner, rows_of(visits), past.since)
     return await _rows_answer(told, past, services)
 

@@ -30,6 +30,7 @@ from gateway.viewers.viewers import BoundingBox, Filter, TooManyViewers, Viewer
 from gateway.views.view import ViewEvent
 from waylog.network.connection_ends import reset
 from waylog.network.peer_parties import party_of
+from waylog.observability.telemetry import now_ms
 
 HEARTBEAT_S: Final = 15.0
 _LOOK_S: Final = 1.0
@@ -79,9 +80,16 @@ def cursor_of(request: web.Request) -> Cursor | None:
 
 @asynccontextmanager
 async def viewing(
-    services: Services, wanted: Filter, identity: Identity, address: str
+    services: Services,
+    wanted: Filter,
+    identity: Identity,
+    address: str,
+    until_ms: int | None = None,
 ) -> AsyncIterator[Viewer]:
-    """Register a viewer for as long as its connection lasts. Raises Refused."""
+    """Register a viewer for as long as its connection lasts, at most until `until_ms`.
+
+    Raises Refused.
+    """
     try:
         # The rights may have changed since the credentials were verified.
         now = services.permissions.now(identity)
@@ -92,9 +100,15 @@ async def viewing(
         viewer = services.viewers.add(wanted, now, party)
     except TooManyViewers as error:
         raise unavailable(str(error)) from None
+    end = None
+    if until_ms is not None:
+        loop = asyncio.get_running_loop()
+        end = loop.call_later((until_ms - now_ms()) / 1000, viewer.end)
     try:
         yield viewer
     finally:
+        if end is not None:
+            end.cancel()
         services.viewers.remove(viewer)
 
 
@@ -125,9 +139,20 @@ async def missed(
 async def serve_stream(ranges: LogRanges, request: web.Request) -> web.StreamResponse:
     """Serve `GET /v1/stream`."""
     identity = await reader(request)
-    services = request.app[SERVICES]
     wanted = filter_of(request, identity)
-    since = cursor_of(request)
+    return await send_events(ranges, request, identity, wanted, cursor_of(request))
+
+
+async def send_events(
+    ranges: LogRanges,
+    request: web.Request,
+    identity: Identity,
+    wanted: Filter,
+    since: Cursor | None = None,
+    until_ms: int | None = None,
+) -> web.StreamResponse:
+    """Send events as they come, until the client goes or `until_ms`. Raises Refused."""
+    services = request.app[SERVICES]
     response = web.StreamResponse(
         headers={
             "Content-Type": "text/event-stream; charset=utf-8",
@@ -136,7 +161,7 @@ async def serve_stream(ranges: LogRanges, request: web.Request) -> web.StreamRes
             "X-Accel-Buffering": "no",
         }
     )
-    async with viewing(services, wanted, identity, remote_of(request)) as viewer:
+    async with viewing(services, wanted, identity, remote_of(request), until_ms) as viewer:
         if request.transport is not None:
             # Limits the data that is buffered for a client that does not read.
             request.transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)

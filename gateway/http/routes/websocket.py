@@ -5,6 +5,8 @@ From the client:
   {"type": "fixes", "fixes": [{...}, ...]}
   {"type": "subscribe", "bbox": [w, s, e, n], "devices": [..], "topics": ["location", "address"],
    "friends": false, "batch": true}     narrows the events; the default is all visible devices
+  {"type": "view", "bbox": [w, s, e, n], "zoom": 4.5, "devices": [..], "friends": false}
+                                       looks at a part of the map, and at these devices anywhere
   {"type": "unsubscribe"}    {"type": "ping"}
 
 To the client:
@@ -14,6 +16,7 @@ To the client:
   {"type": "error", "ids": ["mine-1"], "reason": "..", "retry": true}             not stored: repeat
   {"type": "fix", "cursor": "..", ...members of a fix}, {"type": "address", "cursor": "..", ...}
   {"type": "skipped", "count": n}          this viewer was too slow and got the newest state instead
+  binary frames                              what a part of the map shows (gateway.viewers.lens)
 
 `?since=CURSOR` resumes where a viewer was. With "batch" several messages are sent as one array.
 """
@@ -24,7 +27,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import aclosing, suppress
+from contextlib import AsyncExitStack, aclosing, suppress
 from functools import partial
 from typing import Any, Final
 
@@ -65,6 +68,7 @@ from gateway.observability.push_ledger import WEBSOCKET
 from gateway.users.admission import NotAdmitted
 from gateway.users.auth import ANONYMOUS, Identity
 from gateway.users.permissions import may_send
+from gateway.viewers.areas import Area, AreaViewer
 from gateway.viewers.cursors import encode_cursor
 from gateway.viewers.live_events import EVENT_NAMES, websocket_of
 from gateway.viewers.log_range import LogRanges, RangeCutOff
@@ -108,6 +112,7 @@ class _Incoming(msgspec.Struct):
     topics: list[str] | None = None
     batch: bool | None = None
     friends: bool | None = None
+    zoom: float | None = None
 
 
 _incoming = msgspec.json.Decoder(_Incoming)
@@ -127,13 +132,17 @@ async def serve_websocket(ranges: LogRanges, request: web.Request) -> web.Stream
     socket = web.WebSocketResponse(
         heartbeat=_HEARTBEAT_S, max_msg_size=MESSAGE_BYTES_MAX, compress=False, autoping=False
     )
-    async with viewing(services, wanted, identity, remote_of(request)) as viewer:
+    async with (
+        viewing(services, wanted, identity, remote_of(request)) as viewer,
+        AsyncExitStack() as stack,
+    ):
         if request.transport is not None:
             request.transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
         party = identity.user or stranger_of(request)
         await prepare_websocket(request, socket, party)
         stalled = partial(end_stalled, request)
         connection = _Connection(socket, viewer, sends, services, party, stalled)
+        stack.callback(connection.close)
 
         async def watch() -> None:
             # Nothing of it exists yet if the task is cancelled before it begins.
@@ -175,6 +184,14 @@ class _Connection:
         self._rate = TokenBucket(services.limits.fixes_per_s_per_websocket)
         self._plain: PlainPositions | None = None
         self._plain_of: Identity | None = None
+        # None while the client does not look at the map by area.
+        self._area: AreaViewer | None = None
+
+    def close(self) -> None:
+        """Note that the connection has ended."""
+        if self._area is not None:
+            self._services.areas.remove(self._area)
+            self._area = None
 
     @property
     def _identity(self) -> Identity:
@@ -216,8 +233,12 @@ class _Connection:
             return self._fixes(bytes(incoming.fixes))
         if incoming.type == "subscribe":
             self._subscribe(incoming)
+        elif incoming.type == "view":
+            self._view(incoming)
         elif incoming.type == "unsubscribe":
             self._viewer.wanted.topics = frozenset()
+            self._services.viewers.wanted_changed(self._viewer)
+            self.close()
         elif incoming.type == "ping":
             self._answer({"type": "pong"})
         else:
@@ -238,8 +259,26 @@ class _Connection:
         wanted.own_only = incoming.friends is False and bool(self._identity.user)
         devices = incoming.devices
         wanted.devices = None if devices is None else frozenset(devices[:_DEVICES_MAX])
+        self._services.viewers.wanted_changed(self._viewer)
         self._batch = bool(incoming.batch)
         self._answer({"type": "subscribed"})
+
+    def _view(self, incoming: _Incoming) -> None:
+        if incoming.bbox is None:
+            self.close()
+            self._answer({"type": "viewing"})
+            return
+        try:
+            area = Area.of(BoundingBox.of(incoming.bbox), incoming.zoom or 0.0)
+        except ValueError:
+            reason = "bbox is [west, south, east, north] in degrees, zoom from 0 to 24"
+            self._answer({"type": "error", "reason": reason, "retry": False})
+            return
+        if self._area is None:
+            self._area = self._services.areas.add(self._viewer)
+        own_only = incoming.friends is False and bool(self._identity.user)
+        self._area.look_at(area, incoming.devices or (), own_only)
+        self._answer({"type": "viewing"})
 
     def _fixes(self, body: bytes) -> bytes | None:
         if not (self._sends and may_send(self._identity)):
@@ -425,6 +464,8 @@ class _Connection:
                 await self._send(answers)
                 await self._send_events([live.websocket(seal) for live in events])
                 self._services.pushes.shown(WEBSOCKET, events, self._identity.user)
+                if self._area is not None:
+                    await self._send_frames(self._area.take(now_ms()))
                 if events:
                     # Events that wait already are sent at once; otherwise new ones are collected
                     # for a moment.
@@ -435,16 +476,20 @@ class _Connection:
         self._services.metrics.pushed("websocket", len(events))
 
     async def _send(self, messages: list[bytes]) -> None:
-        if not messages:
-            return
         if self._batch and len(messages) > 1:
             messages = [b"[" + b",".join(messages) + b"]"]
+        await self._send_frames(messages, WSMsgType.TEXT)
+
+    async def _send_frames(self, frames: list[bytes], kind: WSMsgType = WSMsgType.BINARY) -> None:
+        if not frames:
+            return
         try:
             async with asyncio.timeout(self._services.limits.stalled_viewer_timeout_s):
                 turns = self._services.turns
-                for number, message in enumerate(messages, 1):
-                    # Blocks while the client does not read; new events are coalesced meanwhile.
-                    await self._socket.send_frame(message, WSMsgType.TEXT)
+                for number, frame in enumerate(frames, 1):
+                    # Blocks while the client does not read; new events are coalesced meanwhile,
+                    # and ticks of the map left out.
+                    await self._socket.send_frame(frame, kind)
                     if not number % _LOOKS:
                         await turns.let_others_work(self._party)
         except TimeoutError:

@@ -10,12 +10,16 @@ export class SignInNeeded extends Error {}
 /** A sign-in was refused; the message says why. */
 export class SignInRefused extends Error {}
 
+/** The password is right, and a code of the second factor is needed. */
+export class SecondFactorNeeded extends Error {}
+
 /** The gateway refuses a question, or cannot answer it now; the message says why. */
 export class Unanswered extends Error {}
 
 /**
- * Sign in by the code of a link, or by user and token; the session lasts over tabs and restarts.
- * @param {{code: string} | {user: string, token: string}} how
+ * Sign in by the code of a link, by user and token or password, or by a passkey's answer; the session
+ * lasts over tabs and restarts.
+ * @param {{code: string} | {user: string, token: string, second_factor?: string} | {passkey: unknown}} how
  * @returns {Promise<types.Session>}
  */
 export async function signIn(how) {
@@ -23,7 +27,9 @@ export async function signIn(how) {
     method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(how),
   });
   if (answer.ok) return answer.json();
-  throw new SignInRefused(await errorOf(answer));
+  const said = await answer.json().catch(() => ({}));
+  const reason = typeof said.error === "string" ? said.error : `HTTP ${answer.status}`;
+  throw said.second_factor ? new SecondFactorNeeded(reason) : new SignInRefused(reason);
 }
 
 /** @param {Response} answer */
@@ -60,17 +66,12 @@ export async function deviceTokens() {
  * @returns {Promise<types.NewDeviceToken>}
  */
 export async function makeDeviceToken(name, app) {
-  const answer = await fetch("/v1/device-tokens", {
-    method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ name, app }),
-  });
-  if (answer.ok) return answer.json();
-  throw new Unanswered(await errorOf(answer));
+  return (await send("POST", "/v1/device-tokens", { name, app })).json();
 }
 
 /** @param {string} name of the viewer's device, without the user */
 export async function revokeDeviceTokens(name) {
-  const answer = await fetch(`/v1/device-tokens/${encodeURIComponent(name)}`, { method: "DELETE" });
-  if (!answer.ok) throw new Unanswered(await errorOf(answer));
+  await send("DELETE", `/v1/device-tokens/${encodeURIComponent(name)}`);
 }
 
 /**
@@ -80,6 +81,277 @@ export async function revokeDeviceTokens(name) {
  */
 export async function refusals(device) {
   return (await getJson(devicePath(device, "/receipts")))?.refused ?? [];
+}
+
+/** The viewer has no right to it, and will not get one by waiting. */
+export class Forbidden extends Error {}
+
+/** @returns {Promise<types.Zone[]>} */
+export async function zones() {
+  return (await getJson("/v1/geofences")) ?? [];
+}
+
+/**
+ * Make a zone, or put another one in its place.
+ * @param {string | null} id
+ * @param {types.ZoneBody} zone
+ * @returns {Promise<types.Zone>}
+ */
+export function saveZone(id, zone) {
+  return id === null ? sendJson("POST", "/v1/geofences", zone) : sendJson("PUT", `/v1/geofences/${encodeURIComponent(id)}`, zone);
+}
+
+/** @param {string} id */
+export function deleteZone(id) {
+  return sendJson("DELETE", `/v1/geofences/${encodeURIComponent(id)}`);
+}
+
+/**
+ * What has happened in zones behind a cursor, as soon as there is some.
+ * @param {string} after
+ * @param {number} waitS
+ * @returns {Promise<{cursor: string, events: types.ZoneEvent[]} | null>}
+ */
+export async function events(after, waitS) {
+  const answer = await fetch(`/v1/events?${new URLSearchParams({ after, wait: String(waitS) })}`);
+  if (answer.status === 401) throw new SignInNeeded("/v1/events");
+  if (answer.status === 403) throw new Forbidden(await errorOf(answer));
+  if (answer.status === 404) return null;
+  if (!answer.ok) throw new Unanswered(await errorOf(answer));
+  return answer.json();
+}
+
+/** @returns {Promise<types.AlertChannel[]>} */
+export async function alertChannels() {
+  return (await getJson("/v1/alert-channels")) ?? [];
+}
+
+/**
+ * @param {Record<string, unknown>} channel
+ * @returns {Promise<types.AlertChannel>}
+ */
+export function makeAlertChannel(channel) {
+  return sendJson("POST", "/v1/alert-channels", channel);
+}
+
+/** @param {string} id */
+export function deleteAlertChannel(id) {
+  return sendJson("DELETE", `/v1/alert-channels/${encodeURIComponent(id)}`);
+}
+
+/**
+ * @param {string} id
+ * @returns {Promise<types.AlertChannel>}
+ */
+export function testAlertChannel(id) {
+  return sendJson("POST", `/v1/alert-channels/${encodeURIComponent(id)}/test`);
+}
+
+/** @returns {Promise<types.AlertSettings>} */
+export async function alertSettings() {
+  return (await getJson("/v1/alert-settings")) ?? {};
+}
+
+/** @param {types.AlertSettings} settings */
+export function setAlertSettings(settings) {
+  return sendJson("PUT", "/v1/alert-settings", settings);
+}
+
+/** @returns {Promise<string | null>} the platform's key for Web Push; null where that is off */
+export async function pushKey() {
+  return (await getJson("/v1/push/key"))?.key ?? null;
+}
+
+/** @param {PushSubscription} subscription */
+export function subscribeToPush(subscription) {
+  return sendJson("POST", "/v1/push/subscriptions", subscription.toJSON());
+}
+
+/**
+ * What the viewer has said of a device's places.
+ * @param {string} device
+ * @returns {Promise<types.PlaceEdit[]>}
+ */
+export async function placeEdits(device) {
+  return (await getJson(devicePath(device, "/place-edits"))) ?? [];
+}
+
+/**
+ * @param {string} device
+ * @param {string} placeId
+ * @param {Record<string, unknown>} changes
+ */
+export function editPlace(device, placeId, changes) {
+  return sendJson("PATCH", devicePath(device, `/places/${encodeURIComponent(placeId)}`), changes);
+}
+
+/** What a browser asks a passkey with. @returns {Promise<any>} */
+export async function passkeyRequest() {
+  return (await send("POST", "/v1/session/passkey-options")).json();
+}
+
+/** @returns {Promise<types.OwnAccount | null>} */
+export function account() {
+  return getJson("/v1/account");
+}
+
+/**
+ * @param {string} password the new one
+ * @param {string} present
+ */
+export async function setPassword(password, present) {
+  await send("PUT", "/v1/account/password", { new: password, password: present });
+}
+
+/** @param {string} [id] of a session; all but this browser's without */
+export async function endSessions(id) {
+  await send("DELETE", id ? `/v1/account/sessions/${encodeURIComponent(id)}` : "/v1/account/sessions");
+}
+
+/**
+ * @param {string} password
+ * @returns {Promise<types.NewSecondFactor>}
+ */
+export async function proposeSecondFactor(password) {
+  return (await send("POST", "/v1/account/second-factor", { password })).json();
+}
+
+/**
+ * @param {string} code
+ * @returns {Promise<string[]>} recovery codes
+ */
+export async function confirmSecondFactor(code) {
+  return (await (await send("PUT", "/v1/account/second-factor", { code })).json()).recovery_codes;
+}
+
+/** @param {string} password */
+export async function endSecondFactor(password) {
+  await send("DELETE", "/v1/account/second-factor", { password });
+}
+
+/**
+ * What a browser makes a passkey of.
+ * @param {string} password
+ * @returns {Promise<any>}
+ */
+export async function passkeyCreation(password) {
+  return (await send("POST", "/v1/account/passkeys/options", { password })).json();
+}
+
+/**
+ * @param {string} name
+ * @param {unknown} passkey the browser's answer
+ */
+export async function addPasskey(name, passkey) {
+  await send("POST", "/v1/account/passkeys", { name, passkey });
+}
+
+/** @param {string} id */
+export async function removePasskey(id) {
+  await send("DELETE", `/v1/account/passkeys/${encodeURIComponent(id)}`);
+}
+
+/** @returns {Promise<types.KnownUser[]>} for administrators */
+export async function users() {
+  return (await getJson("/v1/admin/users")) ?? [];
+}
+
+/**
+ * @param {string} name
+ * @param {boolean} admin
+ * @returns {Promise<types.Invitation>}
+ */
+export async function inviteUser(name, admin) {
+  return (await send("POST", "/v1/admin/users", { name, admin })).json();
+}
+
+/**
+ * @param {string} name
+ * @returns {Promise<types.Invitation>}
+ */
+export async function inviteAgain(name) {
+  return (await send("POST", `/v1/admin/users/${encodeURIComponent(name)}/invitation`)).json();
+}
+
+/**
+ * @param {string} name
+ * @param {Partial<types.KnownUser>} changes
+ */
+export async function changeUser(name, changes) {
+  await send("PATCH", `/v1/admin/users/${encodeURIComponent(name)}`, changes);
+}
+
+/** @param {string} name */
+export async function revokeUser(name) {
+  await send("DELETE", `/v1/admin/users/${encodeURIComponent(name)}`);
+}
+
+/** @returns {Promise<types.Friends>} */
+export async function friends() {
+  return (await getJson("/v1/friends")) ?? { shown_to: [], seen: [] };
+}
+
+/**
+ * Let a user see the viewer's devices from now on.
+ * @param {string} user
+ */
+export async function showTo(user) {
+  await send("PUT", `/v1/friends/${encodeURIComponent(user)}`);
+}
+
+/** @param {string} user */
+export async function hideFrom(user) {
+  await send("DELETE", `/v1/friends/${encodeURIComponent(user)}`);
+}
+
+/** @param {string} user whose devices are no longer to be seen */
+export async function lookAwayFrom(user) {
+  await send("DELETE", `/v1/friends/${encodeURIComponent(user)}/sight`);
+}
+
+/** @returns {Promise<types.OwnShare[]>} the viewer's shares that are valid */
+export async function shares() {
+  return (await getJson("/v1/shares")) ?? [];
+}
+
+/**
+ * A new share; the answer alone has its link.
+ * @param {types.ShareOffer} offer
+ * @returns {Promise<types.NewShare>}
+ */
+export async function makeShare(offer) {
+  return (await send("POST", "/v1/shares", offer)).json();
+}
+
+/** @param {string} id */
+export async function endShare(id) {
+  await send("DELETE", `/v1/shares/${encodeURIComponent(id)}`);
+}
+
+/**
+ * Change something. Throws what the gateway has against it.
+ * @param {"POST" | "PUT" | "PATCH" | "DELETE"} method
+ * @param {string} path
+ * @param {unknown} [body]
+ * @returns {Promise<Response>}
+ */
+async function send(method, path, body) {
+  const answer = await fetch(path, {
+    method, ...(body === undefined ? {} : { headers: { "content-type": "application/json" }, body: JSON.stringify(body) }),
+  });
+  if (!answer.ok) throw new Unanswered(await errorOf(answer));
+  return answer;
+}
+
+/**
+ * The same, with the answer's content; null for none.
+ * @param {"POST" | "PUT" | "PATCH" | "DELETE"} method
+ * @param {string} path
+ * @param {unknown} [body]
+ */
+async function sendJson(method, path, body) {
+  const answer = await send(method, path, body);
+  return answer.status === 204 ? null : answer.json();
 }
 
 /**
@@ -113,18 +385,43 @@ export function devicePath(device, resource = "") {
   return `/v1/devices/${encodeURIComponent(device)}${resource}`;
 }
 
-/** @returns {Promise<types.DeviceRow[]>} every device the viewer may see, with its last position */
-export async function devices() {
+/**
+ * Every device the viewer may see, with its last position; none, but `more`, where there are more than `limit`.
+ * @param {number} [limit]
+ * @returns {Promise<{rows: types.DeviceRow[], more: boolean}>}
+ */
+export async function devices(limit) {
   /** @type {types.DeviceRow[]} */
   const rows = [];
   for (let after = ""; ;) {
-    const answer = await get(after ? `/v1/devices?${new URLSearchParams({ after })}` : "/v1/devices");
+    const query = new URLSearchParams({ ...(after && { after }), ...(limit && { limit: String(limit) }) }).toString();
+    const answer = await get(query ? `/v1/devices?${query}` : "/v1/devices");
     const body = answer ? await answer.json() : [];
     rows.push(...(Array.isArray(body) ? body : (body.devices ?? [])));
     const more = answer?.headers.get("waylog-more-after");
-    if (!more || rows.length >= DEVICES_MAX) return rows;
+    if (more && limit) return { rows: [], more: true };
+    if (!more || rows.length >= DEVICES_MAX) return { rows, more: false };
     after = decodeURIComponent(more);
   }
+}
+
+/**
+ * Devices whose names contain a text, with their last positions.
+ * @param {string} text
+ * @param {number} limit
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<types.DeviceRow[]>}
+ */
+export async function devicesNamed(text, limit, signal) {
+  return (await getJson(`/v1/devices?${new URLSearchParams({ q: text, limit: String(limit) })}`, signal)) ?? [];
+}
+
+/**
+ * @param {string} device
+ * @returns {Promise<types.DeviceRow | null>}
+ */
+export function device(device) {
+  return getJson(devicePath(device));
 }
 
 /**

@@ -1,7 +1,9 @@
 // The page: who is signed in, what comes in, the map, and the views that show it.
 
+import { AlertFeed } from "./alert_feed.js";
 import * as api from "./api.js";
 import { DeviceStore } from "./device_store.js";
+import { AreaView } from "./live/area_view.js";
 import { byId } from "./dom.js";
 import { locale, t, translate } from "./i18n.js";
 import { LiveConnection } from "./live_connection.js";
@@ -11,6 +13,7 @@ import { settings } from "./settings.js";
 import { Sheet } from "./sheet.js";
 import { readState, takeSignInCode, writeState } from "./url_state.js";
 import "./elements/svg_icon.js";
+import "./elements/alert_toasts.js";
 import "./elements/connection_dot.js";
 import "./elements/navigation_bar.js";
 import "./elements/settings_dialog.js";
@@ -18,12 +21,16 @@ import "./elements/sign_in.js";
 import "./elements/start_guide.js";
 
 /** @import { DeviceRecord } from "./device_store.js" */
-/** @import { Session } from "./types/api.js" */
+/** @import { Session, ZoneEvent } from "./types/api.js" */
 /** @import { State } from "./url_state.js" */
 
 const ANNOUNCE_MS = 10000;
 const IDENTIFY_AGAIN_MS = 2000;
 const REMEMBER_MS = 200;
+/** Devices above which the gateway sends what the map shows in place of all. */
+const ALL_UP_TO = 500;
+/** Own devices that are known besides. */
+const OWN_UP_TO = 20;
 const SETTINGS_OPEN = "waylog.settings.open";
 const root = document.documentElement;
 
@@ -35,6 +42,7 @@ export class App extends EventTarget {
   store = new DeviceStore();
   live = new LiveConnection();
   sheet = new Sheet();
+  alerts = new AlertFeed();
   /** @type {Session | null} */
   session = null;
   snapshotTaken = false;
@@ -49,6 +57,7 @@ export class App extends EventTarget {
     this.guide = byId("guide", "start-guide");
     this.signIn = byId("sign-in", "sign-in");
     this.map = new MapView(byId("map", "main"), this.store, { theme: root.dataset.theme ?? "light", view: this.state.view });
+    this.area = new AreaView(this.live, this.store, this.map);
     this.navigation = new Navigation(this, byId("navigation", "navigation-bar"), byId("rooms", "div"));
     this.sheet.add(byId("panel", "section"), byId("handle", "div"));
     this.store.onFix = (record) => this.tell("fix", record);
@@ -91,6 +100,12 @@ export class App extends EventTarget {
     byId("settings-button", "button").addEventListener("click", () => byId("settings", "settings-dialog").open());
     byId("skip", "a").addEventListener("click", (event) => { event.preventDefault(); byId("rooms", "div").focus(); });
     map.addEventListener("moved", () => this.remember());
+    const toasts = byId("alerts", "alert-toasts");
+    this.alerts.addEventListener("alert", (event) => toasts.tell(/** @type {CustomEvent<ZoneEvent>} */ (event).detail));
+    toasts.addEventListener("show", (event) => {
+      const { zone, device } = /** @type {CustomEvent<ZoneEvent>} */ (event).detail;
+      this.go(zone ? { page: "places", zone } : { page: "live", device });
+    });
     settings.addEventListener("change", (event) => this.settingsChanged(/** @type {CustomEvent<string[]>} */ (event).detail));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.setTheme());
     addEventListener("popstate", () => {
@@ -111,6 +126,7 @@ export class App extends EventTarget {
 
   /** @param {{kind: "fix" | "address", data: any}} message */
   take({ kind, data }) {
+    if (this.area.active) return;
     if (kind === "fix") this.store.applyFix(data);
     else if (this.store.applyAddress(data) && data.resolved) {
       const took = Date.now() - (this.store.get(data.device)?.received ?? data.resolved);
@@ -132,6 +148,7 @@ export class App extends EventTarget {
     button.title = session.user ? t("sign_out.user", { user: session.user }) : t("sign_out");
     this.live.start();
     this.map.signedIn();
+    if (session.user && !session.device && !session.open) this.alerts.start();
     this.guide.setPlatform(session, await api.entrances().catch(() => null));
   }
 
@@ -158,13 +175,32 @@ export class App extends EventTarget {
   /** Everything known so far, and again after each interruption: what was missed is in it. */
   async takeSnapshot() {
     try {
-      for (const row of await api.devices()) this.store.applyRow(row);
+      // Frames need the socket; server-sent events tell of all devices, however many there are.
+      const { rows, more } = await api.devices(this.live.socket ? ALL_UP_TO : undefined);
+      if (more) {
+        await this.map.ready;
+        this.area.begin();
+        this.keepOwn();
+      } else {
+        this.area.end();
+        for (const row of rows) this.store.applyRow(row);
+      }
       this.snapshotTaken = true;
     } catch (error) {
       if (error instanceof api.SignInNeeded) this.askToSignIn();
     }
-    this.guide.setEmpty(this.snapshotTaken && this.store.size === 0);
+    this.guide.setEmpty(this.snapshotTaken && this.store.size === 0 && !this.area.active);
     this.tell("known");
+  }
+
+  /** The viewer's own devices are shown wherever they are, unless these are the many. */
+  async keepOwn() {
+    const own = `${this.session?.user}/`;
+    const rows = await api.devicesNamed(own, OWN_UP_TO + 1).catch(() => []);
+    if (rows.length > OWN_UP_TO || !this.area.active) return;
+    const found = rows.filter((row) => row.device.startsWith(own));
+    for (const row of found) this.store.applyRow(row);
+    this.area.keep(found.map((row) => row.device));
   }
 
   /**
@@ -263,7 +299,7 @@ export class App extends EventTarget {
  */
 function hooksOf(app) {
   return {
-    app, store: app.store, view: app.map, live: app.live,
+    app, store: app.store, view: app.map, live: app.live, area: app.area,
     get map() { return app.map.map; },
     get deviceCount() { return app.store.size; },
     get updates() { return app.store.fixCount; },

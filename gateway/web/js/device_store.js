@@ -39,6 +39,8 @@ export class DeviceStore {
     this.records = []; // by slot
     /** @type {Set<number>} */
     this.dirty = new Set(); // slots whose position changed since the layer last took them
+    /** @type {[number, number][]} slots that were left since then, in order, and from where the last record moved there */
+    this.removed = [];
     this.fixCount = 0;
     this.addressCount = 0;
   }
@@ -94,6 +96,54 @@ export class DeviceStore {
     this.fixCount += 1;
     this.onFix(record);
     return true;
+  }
+
+  /**
+   * A position of which the gateway says that it is the newest.
+   * @param {string} device
+   * @param {{lat: number, lon: number, time: number, received: number, speed: number | null, course: number | null, accuracy: number | null}} position
+   */
+  applyPosition(device, position) {
+    const record = this.devices.get(device);
+    if (!record) {
+      this.applyFix({ id: "", user: "", device, ...position });
+      return;
+    }
+    Object.assign(record, position);
+    record.heard = Math.max(position.time, position.received);
+    this.dirty.add(record.slot);
+    this.fixCount += 1;
+    this.onFix(record);
+  }
+
+  /**
+   * Forget a device; the last record takes its slot.
+   * @param {string} device
+   */
+  remove(device) {
+    const record = this.devices.get(device);
+    if (!record) return;
+    this.devices.delete(device);
+    const last = this.records.pop();
+    this.removed.push([record.slot, this.records.length]);
+    const lastIsDirty = this.dirty.delete(this.records.length);
+    this.dirty.delete(record.slot);
+    if (last && last !== record) {
+      last.slot = record.slot;
+      this.records[last.slot] = last;
+      if (lastIsDirty) this.dirty.add(last.slot);
+    }
+    record.slot = -1;
+  }
+
+  clear() {
+    for (const device of [...this.devices.keys()].reverse()) this.remove(device);
+  }
+
+  takeRemoved() {
+    const { removed } = this;
+    this.removed = [];
+    return removed;
   }
 
   /**

@@ -2,6 +2,12 @@
 // After a loss it comes back: 1 s, doubling to 30 s, with jitter so that viewers do not return as one.
 
 /** @typedef {"connecting" | "live" | "lost"} ConnectionState */
+/**
+ * @typedef {object} Look
+ * @property {[number, number, number, number]} bbox west, south, east, north
+ * @property {number} zoom
+ * @property {string[]} devices that are shown wherever they are
+ */
 
 const FIRST_WAIT_MS = 1000;
 const LONGEST_WAIT_MS = 30000;
@@ -9,8 +15,13 @@ const PING_MS = 20000;
 const SILENCE_MS = 45000;
 
 export class LiveConnection extends EventTarget {
-  constructor(random = Math.random) {
+  /**
+   * @param {() => number} [random]
+   * @param {{path: string, headers: Record<string, string>}} [events] server-sent events from there alone
+   */
+  constructor(random = Math.random, events) {
     super();
+    this.events = events;
     /** @type {ConnectionState} */
     this.state = "connecting";
     /** @type {number | null} when the next attempt is made, ms */
@@ -21,12 +32,17 @@ export class LiveConnection extends EventTarget {
     this.losses = 0;
     this.socketRefusals = 0;
     this.stopped = false;
+    /** @type {Look | null} what part of the map is looked at; null for all devices as they come */
+    this.area = null;
+    /** @type {WebSocket | null} while it is open */
+    this.socket = null;
     /** Close what is open. */
     this.close = () => {};
     addEventListener("online", () => this.retryNow());
   }
 
-  /** Events: `state` (detail: connecting, live, lost), `opened`, `refused`, `message` (detail: kind, data). */
+  /** Events: `state` (detail: connecting, live, lost), `opened`, `refused`, `message` (detail: kind, data),
+   * `frame` (detail: bytes of the map by area). */
   start() {
     this.stopped = false;
     this.connect();
@@ -48,7 +64,7 @@ export class LiveConnection extends EventTarget {
 
   connect() {
     this.setState(this.losses ? "lost" : "connecting");
-    if (this.socketRefusals >= 2) this.connectEvents();
+    if (this.events || this.socketRefusals >= 2) this.connectEvents();
     else this.connectSocket();
   }
 
@@ -77,10 +93,31 @@ export class LiveConnection extends EventTarget {
     this.timer = setTimeout(() => this.connect(), wait);
   }
 
+  /**
+   * Look at a part of the map alone: frames come in place of messages. Needs the socket.
+   * @param {Look | null} area null for messages of all devices
+   */
+  look(area) {
+    const began = Boolean(area) !== Boolean(this.area);
+    this.area = area;
+    const { socket } = this;
+    if (!socket) return;
+    if (!area) socket.send(JSON.stringify({ type: "view" }));
+    if (began) this.listen(socket);
+    if (area) socket.send(JSON.stringify({ type: "view", ...area }));
+  }
+
+  /** @param {WebSocket} socket */
+  listen(socket) {
+    socket.send(JSON.stringify(this.area ? { type: "unsubscribe" }
+      : { type: "subscribe", topics: ["location", "address"], batch: true }));
+  }
+
   connectSocket() {
     const url = new URL("/v1/ws", location.href);
     url.protocol = location.protocol === "https:" ? "wss:" : "ws:";
     const socket = new WebSocket(url);
+    socket.binaryType = "arraybuffer";
     let wasOpen = false;
     let ended = false;
     /** @type {number | undefined} */
@@ -95,6 +132,7 @@ export class LiveConnection extends EventTarget {
     const end = () => {
       if (ended) return;
       ended = true;
+      this.socket = null;
       quiet();
       if (!wasOpen) {
         this.socketRefusals += 1;
@@ -102,17 +140,21 @@ export class LiveConnection extends EventTarget {
       }
       this.lost();
     };
-    this.close = () => { ended = true; quiet(); socket.close(); };
+    this.close = () => { ended = true; this.socket = null; quiet(); socket.close(); };
     socket.onopen = () => {
       wasOpen = true;
       this.socketRefusals = 0;
-      socket.send(JSON.stringify({ type: "subscribe", topics: ["location", "address"], batch: true }));
+      this.socket = socket;
+      this.listen(socket);
+      if (this.area) socket.send(JSON.stringify({ type: "view", ...this.area }));
       alive();
       this.opened();
     };
     socket.onmessage = (event) => {
       alive();
-      if (!ended && typeof event.data === "string") this.receive(event.data);
+      if (ended) return;
+      if (typeof event.data === "string") this.receive(event.data);
+      else this.dispatchEvent(new CustomEvent("frame", { detail: event.data }));
     };
     socket.onclose = end;
     socket.onerror = end;
@@ -130,11 +172,12 @@ export class LiveConnection extends EventTarget {
     };
     try {
       alive();
-      const answer = await fetch("/v1/stream", {
-        headers: { accept: "text/event-stream" }, signal: control.signal, cache: "no-store",
+      const path = this.events?.path ?? "/v1/stream";
+      const answer = await fetch(path, {
+        headers: { accept: "text/event-stream", ...this.events?.headers }, signal: control.signal, cache: "no-store",
       });
-      if (answer.status === 401) this.dispatchEvent(new Event("refused"));
-      if (!answer.ok || !answer.body) throw new Error(`/v1/stream: ${answer.status}`);
+      if (answer.status === 401 || answer.status === 404) this.dispatchEvent(new Event("refused"));
+      if (!answer.ok || !answer.body) throw new Error(`${path}: ${answer.status}`);
       this.opened();
       const parser = new EventParser((kind, data) => this.receive(data, kind));
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();

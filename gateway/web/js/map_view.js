@@ -2,6 +2,8 @@
 
 import { SignInNeeded } from "./api.js";
 import { loadArchives } from "./map/extracts.js";
+import { ClusterLayer } from "./live/cluster_layer.js";
+import { TrailsLayer } from "./live/trails_layer.js";
 import * as style from "./map_style.js";
 import { mercator, PointsLayer } from "./points_layer.js";
 
@@ -15,6 +17,7 @@ import { mercator, PointsLayer } from "./points_layer.js";
  * @property {Position[][]} gaps in the track, where nothing is known
  * @property {{lat: number, lon: number, radius: number} | null} accuracy
  * @property {{lat: number, lon: number, title: string, dwell_s?: number}[]} places
+ * @property {{lat: number, lon: number, radius: number}[]} others accuracies of devices chosen beside it
  */
 
 /** @type {{center: [number, number], zoom: number}} */
@@ -23,18 +26,21 @@ const ARCHIVES_AGAIN_MS = 5_000; // a geocoder that starts has no answer yet
 const ARCHIVES_AGAIN_MAX_MS = 120_000;
 
 export class MapView extends EventTarget {
-  /** Events: `pick` (a device or null), `hover` (record, point), `moved` (view), `dragged`, `dressed`. */
+  /** Events: `pick` (record: a device or null; also: whether beside others), `hover` (record, point), `moving`, `moved` (view),
+   * `dragged`, `dressed`. */
   /**
    * @param {HTMLElement} container
    * @param {DeviceStore} store
-   * @param {{theme: string, view: {zoom: number, lat: number, lon: number} | null}} options
+   * @param {{theme: string, view: {zoom: number, lat: number, lon: number} | null, headers?: Record<string, string>}} options
+   *   `headers` go with requests for tiles of extracts
    */
-  constructor(container, store, { theme, view }) {
+  constructor(container, store, { theme, view, headers = {} }) {
     super();
+    this.headers = headers;
     this.store = store;
     this.theme = theme;
     /** @type {Details} */
-    this.details = { track: [], gaps: [], accuracy: null, places: [] };
+    this.details = { track: [], gaps: [], accuracy: null, places: [], others: [] };
     /** @type {LibraryMap} there once `open` has made it */
     this.map = /** @type {any} */ (undefined);
     this.gridDrawn = false;
@@ -43,7 +49,11 @@ export class MapView extends EventTarget {
     this.archives = [];
     this.archivesKnown = false;
     this.points = new PointsLayer(store, { reducedMotion: matchMedia("(prefers-reduced-motion: reduce)").matches });
+    this.trails = new TrailsLayer();
+    this.points.onMove = (...movement) => this.trails.add(...movement);
     this.points.setTheme(theme);
+    this.trails.colour = this.points.colours[0] ?? this.trails.colour;
+    this.clusters = new ClusterLayer(this);
     this.ready = this.open(container, view);
   }
 
@@ -58,6 +68,7 @@ export class MapView extends EventTarget {
     this.map = new maplibregl.Map({
       container,
       style: this.style(),
+      transformRequest: (url) => ({ url, headers: new URL(url, location.href).origin === location.origin ? this.headers : {} }),
       ...(view ? { center: [view.lon, view.lat], zoom: view.zoom } : WORLD),
       minZoom: 0.6,
       maxZoom: 19,
@@ -74,7 +85,12 @@ export class MapView extends EventTarget {
     map.addControl(new maplibregl.ScaleControl({ maxWidth: 110 }), "bottom-right");
     map.on("style.load", () => this.dress());
     map.on("moveend", () => { this.drawGrid(); this.dispatchEvent(new CustomEvent("moved", { detail: this.view() })); });
-    map.on("click", (event) => this.dispatchEvent(new CustomEvent("pick", { detail: this.points.pick(event.point, 18) })));
+    map.on("move", () => this.dispatchEvent(new Event("moving")));
+    map.on("click", (event) => {
+      const { ctrlKey, metaKey, shiftKey } = event.originalEvent;
+      const detail = { record: this.points.pick(event.point, 18), also: ctrlKey || metaKey || shiftKey };
+      this.dispatchEvent(new CustomEvent("pick", { detail }));
+    });
     map.on("mousemove", (event) => this.hover(event.point));
     map.on("mouseout", () => this.hover(null));
     map.on("dragstart", () => this.dispatchEvent(new Event("dragged")));
@@ -90,6 +106,7 @@ export class MapView extends EventTarget {
       style.addTowns(map, this.theme, this.archives);
       style.addStreetLabels(map, this.theme, this.archives);
     }
+    if (!map.getLayer(this.trails.id)) map.addLayer(this.trails);
     if (!map.getLayer(this.points.id)) map.addLayer(this.points);
     this.drawDetails();
     this.drawGrid();
@@ -101,6 +118,7 @@ export class MapView extends EventTarget {
     if (theme === this.theme) return;
     this.theme = theme;
     this.points.setTheme(theme);
+    this.trails.colour = this.points.colours[0] ?? this.trails.colour;
     this.map?.setStyle(this.style(), { diff: false });
   }
 
@@ -117,7 +135,7 @@ export class MapView extends EventTarget {
   /** Ask which extracts there are; where there is no answer, again later. */
   async findArchives(againMs = ARCHIVES_AGAIN_MS) {
     try {
-      this.archives = await loadArchives(AbortSignal.timeout(ARCHIVES_AGAIN_MS));
+      this.archives = await loadArchives(AbortSignal.timeout(ARCHIVES_AGAIN_MS), this.headers);
     } catch (error) {
       if (error instanceof SignInNeeded) return; // the page asks for it, and `signedIn` asks again
       setTimeout(() => this.findArchives(Math.min(2 * againMs, ARCHIVES_AGAIN_MAX_MS)), againMs);
@@ -176,15 +194,16 @@ export class MapView extends EventTarget {
 
   drawDetails() {
     if (!this.source("track")) return;
-    const { track, gaps, accuracy, places } = this.details;
+    const { track, gaps, accuracy, places, others } = this.details;
     /** @type {(features: GeoJSON.Feature[]) => GeoJSON.FeatureCollection} */
     const collection = (features) => ({ type: "FeatureCollection", features });
     /** @type {(coordinates: Position[]) => GeoJSON.Feature} */
     const line = (coordinates) => ({ type: "Feature", properties: {}, geometry: { type: "LineString", coordinates } });
     this.source("track")?.setData(collection(track.map(line)));
     this.source("gaps")?.setData(collection(gaps.map(line)));
-    this.source("accuracy")?.setData(collection(accuracy && accuracy.radius > 0
-      ? [/** @type {GeoJSON.Feature} */ (style.groundCircle(accuracy.lat, accuracy.lon, accuracy.radius))] : []));
+    const circles = [...(accuracy ? [accuracy] : []), ...others].filter(({ radius }) => radius > 0);
+    this.source("accuracy")?.setData(collection(circles.map(({ lat, lon, radius }) => (
+      /** @type {GeoJSON.Feature} */ (style.groundCircle(lat, lon, radius))))));
     const longest = Math.max(1, ...places.map((place) => place.dwell_s ?? 0));
     this.source("places")?.setData(collection(places.map((place) => ({
       type: "Feature",

@@ -12,13 +12,15 @@ import { fragmentOf } from "./url_state.js";
  * @property {() => void} hide another view is shown
  */
 /** @typedef {{open: (app: App, room: HTMLElement) => View}} ViewModule */
-/** @typedef {"live" | "diary" | "devices"} ViewName */
+/** @typedef {"live" | "diary" | "places" | "devices" | "people"} ViewName */
 
 /** @type {Record<ViewName, {title: string, icon: string, load: () => Promise<ViewModule>}>} */
 const VIEWS = {
   live: { title: t("view.live"), icon: "live", load: () => import("./views/live_view.js") },
   diary: { title: t("view.diary"), icon: "diary", load: () => import("./views/diary_view.js") },
+  places: { title: t("view.places"), icon: "pin", load: () => import("./views/places_view.js") },
   devices: { title: t("view.devices"), icon: "devices", load: () => import("./views/devices_view.js") },
+  people: { title: t("view.people"), icon: "people", load: () => import("./views/people_view.js") },
 };
 
 /**

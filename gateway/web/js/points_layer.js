@@ -114,6 +114,12 @@ export class PointsLayer {
     this.selected = null;
     /** @type {DeviceRecord | null} */
     this.hovered = null;
+    /** @type {ReadonlySet<string>} names of devices that are chosen beside it */
+    this.pinned = new Set();
+    /** @type {((fromX: number, fromY: number, toX: number, toY: number) => void) | null} a device has moved */
+    this.onMove = null;
+    /** @type {Set<number>} slots that have another device than was drawn there */
+    this.fresh = new Set();
     /** @type {number[][]} */
     this.colours = [];
     /** @type {number[]} */
@@ -211,8 +217,12 @@ export class PointsLayer {
 
   /** Take the positions that changed. Returns how many. */
   update() {
+    const shrunk = this.takeRemoved();
     const dirty = this.store.takeDirty();
-    if (!dirty.size) return 0;
+    if (!dirty.size) {
+      if (shrunk) this.map?.triggerRepaint();
+      return 0;
+    }
     const { records } = this.store;
     while (records.length > this.capacity) this.reserve(this.capacity * 2);
     const now = this.now();
@@ -222,10 +232,11 @@ export class PointsLayer {
       const [x, y] = mercator(record.lat, record.lon);
       const at = slot * 4;
       const { exact } = this;
-      if (slot < this.count) {
+      if (slot < this.count && !this.fresh.delete(slot)) {
         const [currentX, currentY] = this.current(slot, now);
         exact[at] = currentX + Math.round(x - currentX); // the short way over the antimeridian
         exact[at + 1] = currentY;
+        this.onMove?.(currentX, currentY, x + Math.round(currentX - x), y);
       } else {
         exact[at] = x;
         exact[at + 1] = y;
@@ -243,6 +254,24 @@ export class PointsLayer {
     return dirty.size;
   }
 
+  /** Close the gaps that devices have left which are no longer known: the last one moves there. */
+  takeRemoved() {
+    const removed = this.store.takeRemoved();
+    for (const [slot, last] of removed) {
+      const isFresh = this.fresh.delete(last) || last >= this.count;
+      if (last < this.count) {
+        this.exact.copyWithin(slot * 4, last * 4, last * 4 + 4);
+        this.data.copyWithin(slot * FLOATS, last * FLOATS, (last + 1) * FLOATS);
+        this.count = last;
+        this.changed = true;
+      }
+      // What has not been drawn yet does not glide from where another device was.
+      if (isFresh && slot < this.count) this.fresh.add(slot);
+      else this.fresh.delete(slot);
+    }
+    return removed.length > 0;
+  }
+
   /** @param {number} slot */
   write(slot) {
     const record = this.store.records[slot];
@@ -258,7 +287,7 @@ export class PointsLayer {
 
   /** @param {DeviceRecord} record */
   stateOf(record) {
-    if (record === this.selected) return 2;
+    if (record === this.selected || this.pinned.has(record.device)) return 2;
     if (this.filter && !this.filter(record)) return -1;
     return record === this.hovered ? 1 : 0;
   }
@@ -277,6 +306,9 @@ export class PointsLayer {
 
   /** @param {DeviceRecord | null} record */
   select(record) { this.selected = record; this.restate(); }
+
+  /** @param {ReadonlySet<string>} devices */
+  pin(devices) { this.pinned = devices; this.restate(); }
 
   /** @param {DeviceRecord | null} record */
   hover(record) {
@@ -385,7 +417,7 @@ export class PointsLayer {
     for (let copy = west; copy <= east; copy += 1) {
       gl.uniform1f(at("u_shift"), copy);
       gl.drawArrays(gl.POINTS, 0, this.count);
-      if (this.selected) gl.drawArrays(gl.POINTS, this.selected.slot, 1); // above all others
+      if (this.selected && this.selected.slot < this.count) gl.drawArrays(gl.POINTS, this.selected.slot, 1); // above all others
     }
     gl.bindVertexArray(null);
     if (performance.now() < this.busyUntil) map.triggerRepaint();
@@ -407,7 +439,7 @@ export function mercator(lat, lon) {
  * @param {number} x
  * @param {number} y
  */
-function translated(m, x, y) {
+export function translated(m, x, y) {
   const out = Float64Array.from(m);
   for (let row = 0; row < 4; row += 1) out[12 + row] = (m[row] ?? 0) * x + (m[4 + row] ?? 0) * y + (m[12 + row] ?? 0);
   return out;

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from consumers.streams import registry
-from consumers.streams.geofences.definition import decode_geofence
 from consumers.streams.geofences.topology import Geofences
 from consumers.streams.meetings.topology import Meetings
 from consumers.streams.processor import Topology
@@ -18,6 +17,7 @@ from consumers.streams.stream_task import PUNCTUATE_MS, StreamTask
 from consumers.worker.records import OutputRecord, StateRecord
 from tests.consumers.streams.harness import NOW, Record
 from waylog.friendships import Friendship, friendship_key
+from waylog.geofences.definition import decode_geofence
 from waylog.messages import Fix, encode
 
 #: Of each topic.

@@ -87,6 +87,9 @@ async def test_a_track_and_visits_come_from_parquet(history: Path) -> None:
         visits = rows(await archive.visits("u1/phone", -LATEST, LATEST))
         assert len(visits) > 7
         assert visits == sorted(visits, key=lambda visit: visit["arrival"])
+        for visit in visits:
+            assert visit["arrival_earliest"] <= visit["arrival"] <= visit["arrival_latest"]
+            assert visit["departure_earliest"] <= visit["departure"] <= visit["departure_latest"]
         first, second, *_ = visits
         both_visits = await archive.visits("u1/phone", first["arrival"], second["arrival"])
         assert rows(both_visits) == visits[:2]

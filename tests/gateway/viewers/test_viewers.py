@@ -344,3 +344,19 @@ async def test_what_a_viewer_has_not_been_told_yet_outlives_a_change_of_its_righ
     came(offset + 2, "ada")
     came(offset + 3, "eve")
     assert offsets(viewer) == [offset + 3]
+
+
+def test_who_wants_no_events_costs_nothing_and_may_want_them_again(tmp_path: Path) -> None:
+    viewers, viewer = watched(tmp_path)
+    assert viewers.watching
+    viewer.wanted.topics = frozenset()
+    viewers.wanted_changed(viewer)
+    assert not viewers.watching
+    viewer.wanted.topics = frozenset(("location",))
+    viewers.wanted_changed(viewer)
+    assert viewers.watching
+    viewers.on_events([event(offset=7)])
+    (live,) = viewer.take()
+    assert live.cursor == written("location", 0, 8)
+    viewers.remove(viewer)
+    assert not viewers.watching

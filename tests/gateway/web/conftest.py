@@ -7,10 +7,11 @@ import json
 import shutil
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 import pytest
@@ -19,9 +20,13 @@ from aiohttp import WSMsgType, web
 from playwright.async_api import Browser, Page, async_playwright, expect
 
 from gateway.users.app_setups import SETUPS, PhoneDevice, Platform
+from gateway.users.auth import Identity
+from gateway.viewers.areas import TICK_S, Area, AreaViewer
+from gateway.viewers.viewers import BoundingBox, Filter, Viewer
 from gateway.web import base_map, vendor
 from geoservice.tiles.served import ServedTiles
 from geoservice.web.tiles import TileRoutes
+from tests.gateway.viewers.town import Town
 from waylog.config import Endpoint
 
 PAGE = Path(vendor.__file__).parent
@@ -35,14 +40,14 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1 , EXCLUDE localhost",
 ]
 #: A busy machine without a graphics card takes half a minute to draw a map.
 DEADLINE_MS = 90_000
 #: The policy that the gateway sends; the page has to work under it.
 CONTENT_SECURITY_POLICY = (
     "default-src 'self'; img-src 'self' data: blob:; worker-src 'self' blob:; "
-    "style-src 'self' 'unsafe-inline'; connect-src 'self' ws: wss:"
+    "style-src 'self'; connect-src 'self' ws: wss:"
 )
 
 
@@ -72,9 +77,18 @@ class FakeGateway:
         }
         self.entrances: dict[str, Any] = {"mqtt_port": 1883, "demo_token": "data/demo.token"}
         self.device_tokens: list[dict[str, Any]] = []
+        self.zones: dict[str, dict[str, Any]] = {}
+        self.events: list[dict[str, Any]] = []  # of zones, by time
+        self.channels: dict[str, dict[str, Any]] = {}
+        self.alert_settings: dict[str, Any] = {}
+        self.place_edits: dict[str, dict[str, Any]] = {}
+        self.refuse_zones = ""  # with this reason
         self.sockets: set[web.WebSocketResponse] = set()
         self.streams: set[web.StreamResponse] = set()
         self.url = ""
+        #: Devices that are shown by area, because they are many; the page gets no others.
+        self.town: Town | None = None
+        self.lookers: dict[web.WebSocketResponse, AreaViewer] = {}
 
     def fix(self, device: str, lat: float, lon: float, **members: Any) -> dict[str, Any]:
         """Add and return a fix, which is the device's newest from now on."""
@@ -128,6 +142,7 @@ class FakeGateway:
         app.router.add_get("/", self._index)
         app.router.add_static("/static/", PAGE)
         app.router.add_get("/v1/devices", self._devices)
+        app.router.add_get("/v1/devices/{device}", self._device)
         app.router.add_get("/v1/devices/{device}/{resource}", self._resource)
         app.router.add_get("/v1/pipeline", self._pipeline)
         app.router.add_get("/v1/session", self._who)
@@ -136,6 +151,17 @@ class FakeGateway:
         app.router.add_get("/v1/device-tokens", self._device_tokens)
         app.router.add_post("/v1/device-tokens", self._make_token)
         app.router.add_delete("/v1/device-tokens/{name}", self._revoke)
+        app.router.add_get("/v1/geofences", self._zones)
+        app.router.add_post("/v1/geofences", self._save_zone)
+        app.router.add_put("/v1/geofences/{zone}", self._save_zone)
+        app.router.add_delete("/v1/geofences/{zone}", self._delete_zone)
+        app.router.add_get("/v1/events", self._events)
+        app.router.add_get("/v1/alert-channels", self._channels)
+        app.router.add_post("/v1/alert-channels", self._make_channel)
+        app.router.add_get("/v1/alert-settings", self._alert_settings)
+        app.router.add_put("/v1/alert-settings", self._set_alerts)
+        app.router.add_get("/v1/push/key", self._no_push)
+        app.router.add_patch("/v1/devices/{device}/places/{place}", self._edit_place)
         app.router.add_get("/search", self._search)
         TileRoutes(ServedTiles([self.tiles])).add_to(app)
         app.router.add_post("/reverse/batch", self._reverse)
@@ -187,17 +213,89 @@ class FakeGateway:
         self.device_tokens = [each for each in self.device_tokens if each["device"] != device]
         return web.Response(status=204)
 
+    async def _zones(self, request: web.Request) -> web.Response:
+        return web.json_response(list(self.zones.values()))
+
+    async def _save_zone(self, request: web.Request) -> web.Response:
+        if self.refuse_zones:
+            return web.json_response({"error": self.refuse_zones}, status=400)
+        zone_id = request.match_info.get("zone", f"zone{len(self.zones)}")
+        self.zones[zone_id] = await request.json() | {"id": zone_id}
+        return web.json_response(self.zones[zone_id])
+
+    async def _delete_zone(self, request: web.Request) -> web.Response:
+        del self.zones[request.match_info["zone"]]
+        return web.Response(status=204)
+
+    async def _events(self, request: web.Request) -> web.Response:
+        seen = int(request.query["after"] or 0)
+        until = time.monotonic() + float(request.query["wait"])
+        while len(self.events) == seen and time.monotonic() < until:
+            await asyncio.sleep(0.02)
+        found = self.events[seen:]
+        return web.json_response({"cursor": str(len(self.events)), "events": found})
+
+    async def _channels(self, request: web.Request) -> web.Response:
+        return web.json_response(list(self.channels.values()))
+
+    async def _make_channel(self, request: web.Request) -> web.Response:
+        asked = await request.json()
+        parts = urlsplit(asked["url"])
+        shown = {name: asked[name] for name in ("name", "kind")} | {"id": str(len(self.channels))}
+        self.channels[shown["id"]] = shown | {"server": f"{parts.scheme}://{parts.netloc}"}
+        return web.json_response(self.channels[shown["id"]], status=201)
+
+    async def _alert_settings(self, request: web.Request) -> web.Response:
+        return web.json_response(self.alert_settings)
+
+    async def _set_alerts(self, request: web.Request) -> web.Response:
+        self.alert_settings = await request.json()
+        return web.json_response(self.alert_settings)
+
+    async def _no_push(self, request: web.Request) -> web.Response:
+        return web.json_response({"key": None})
+
+    async def _edit_place(self, request: web.Request) -> web.Response:
+        place_id, changes = request.match_info["place"], await request.json()
+        edit = self.place_edits.setdefault(place_id, {"place_id": place_id, "time": 1})
+        edit |= {"device": request.match_info["device"], **changes}
+        for place in self.places:
+            if place["place_id"] == place_id and "name" in changes:
+                place |= {"name": changes["name"], "named_by": "user"}
+        return web.json_response(edit)
+
     async def _index(self, request: web.Request) -> web.StreamResponse:
         headers = {"Content-Security-Policy": CONTENT_SECURITY_POLICY}
         return web.FileResponse(PAGE / "index.html", headers=headers)
 
     async def _devices(self, request: web.Request) -> web.Response:
+        if self.town is not None:
+            rows = [self._row_of(self.town, name) for name in self.town.locations.devices()]
+            named = [row for row in rows if request.query.get("q", "") in row["device"]]
+            more = {} if "q" in request.query else {"Waylog-More-After": "demo%2Fz"}
+            return web.json_response(named[: int(request.query["limit"])], headers=more)
         return web.json_response(list(self.rows.values()))
+
+    @staticmethod
+    def _row_of(town: Town, device: str) -> dict[str, Any]:
+        fix = town.locations.latest(device)
+        return {"device": device, "fix": msgspec.to_builtins(fix), "address": None}
+
+    async def _device(self, request: web.Request) -> web.Response:
+        assert self.town is not None
+        return web.json_response(self._row_of(self.town, request.match_info["device"]))
 
     async def _resource(self, request: web.Request) -> web.Response:
         device, resource = request.match_info["device"], request.match_info["resource"]
         if resource == "places":
-            return web.json_response(self.places)
+            gone = {
+                each["place_id"]
+                for each in self.place_edits.values()
+                if each.get("deleted") or each.get("merged_into")
+            }
+            return web.json_response([p for p in self.places if p["place_id"] not in gone])
+        if resource == "place-edits":
+            return web.json_response(list(self.place_edits.values()))
         if resource == "visits":
             begin, end = int(request.query["from"]), int(request.query["to"])
             touching = [v for v in self.visits if v["departure"] >= begin and v["arrival"] <= end]
@@ -256,9 +354,35 @@ class FakeGateway:
             async for message in socket:
                 if message.type == WSMsgType.ERROR:
                     break
+                asked = json.loads(message.data)
+                if asked["type"] == "view" and self.town is not None and "bbox" in asked:
+                    self._look(socket, self.town, asked)
         finally:
             self.sockets.discard(socket)
+            self.lookers.pop(socket, None)
         return socket
+
+    def _look(self, socket: web.WebSocketResponse, town: Town, asked: dict[str, Any]) -> None:
+        if socket not in self.lookers:
+            everything = Identity("root", admin=True)
+            viewer = Viewer(Filter(topics=frozenset()), {}, everything, lambda _: ())
+            self.lookers[socket] = town.areas.add(viewer)
+        area = Area.of(BoundingBox.of(asked["bbox"]), asked["zoom"])
+        self.lookers[socket].look_at(area, asked["devices"])
+
+    async def ticking(self) -> None:
+        """Show the town by area, as the gateway does."""
+        while True:
+            await asyncio.sleep(TICK_S)
+            if self.town is None:
+                continue
+            self.town.now = int(time.time() * 1000)
+            for _ in self.town.areas.steps(self.town.now):
+                pass
+            for socket, viewer in list(self.lookers.items()):
+                for frame in viewer.take(self.town.now):
+                    with suppress(ConnectionError):
+                        await socket.send_bytes(frame)
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
@@ -293,7 +417,9 @@ async def played(tmp_path: Path) -> AsyncIterator[FakeGateway]:
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     gateway.url = f"http://127.0.0.1:{runner.addresses[0][1]}/"
+    ticking = asyncio.create_task(gateway.ticking())
     yield gateway
+    ticking.cancel()
     await runner.cleanup()
 
 

@@ -33,6 +33,7 @@ _NAMES = {
     *("Home", "End", "Feature", "FeatureCollection", "LineString", "MultiLineString", "Polygon"),
     *("Point", "English", "Deutsch", "Waylog", "Waylog Medium", "Roboto", "Segoe UI", "Noto Sans"),
     *("Liberation Sans", "UTC", "waylog link"),
+    *("Edge", "Opera", "Firefox", "Chrome", "Safari", "Android", "Windows", "Linux"),
 }
 #: Where a literal is not for people: shaders, drawings, CSS, commands, errors of the page's own.
 _NOT_FOR_PEOPLE = re.compile(

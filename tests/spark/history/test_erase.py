@@ -13,7 +13,6 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from spark.fixes.staging import StagedFile, land
 from spark.history.erase import ErasureReport, erase_topics
 from spark.history.files import HistoryFiles
-from spark.places.edits import PlaceEdit
 from spark.places.job import write_places
 from spark.places.topics import append_edit, publish_places, read_edits
 from spark.runtime.tasks import LocalEngine
@@ -26,6 +25,7 @@ from tests.spark.running import append_fixes, make_fix
 from tests.spark.synthetic import make_person
 from waylog.cli import main
 from waylog.history.erasures import read_erasures
+from waylog.history.place_edits import PlaceEdit
 from waylog.history.storage import Storage
 from waylog.kafka.batch_producer import BatchProducer
 from waylog.kafka.clients import consumer_config, ensure_topics, producer_config

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from spark.fixes.fixes import METRES_PER_DEGREE, Fixes, to_units
 from spark.places.clusters import centres_of, cluster
 from spark.places.finding import DevicePlaces, find_places, sun_clock
-from spark.places.labels import DAY_MS, HOUR_MS, night_ms, weekly_profile, workday_ms
+from spark.places.labels import DAY_MS, HOUR_MS, night_ms, weekly_profile
 from spark.places.stay_points import haversine_m, link_places
 from spark.places.stays import Stays, join_stays, stays_of
 from tests.spark.scores import Scores, distance_m, labelled
@@ -203,17 +203,14 @@ def test_a_weekly_profile_has_every_minute_once(start: int, length: int) -> None
 
 
 @given(st.integers(-(10**13), 10**13), st.integers(0, 30 * DAY_MS))
-def test_hours_of_the_night_and_of_work_add_up(start: int, length: int) -> None:
+def test_hours_of_the_night_add_up(start: int, length: int) -> None:
     minute = 60_000
     start -= start % minute
     length = length % (2 * DAY_MS) - length % minute
     clock = np.arange(start, start + length, minute, dtype=np.int64)
     hour = clock // HOUR_MS % 24
-    weekday = (clock // DAY_MS + 3) % 7
     ends = np.array([start, start + length], np.int64)
     assert np.diff(night_ms(ends))[0] == ((hour >= 22) | (hour < 6)).sum() * minute
-    worked = (weekday < 5) & (hour >= 9) & (hour < 17)
-    assert np.diff(workday_ms(ends))[0] == worked.sum() * minute
 
 
 @pytest.mark.parametrize(("lon", "hours"), [(13.4, 1), (-74.0, -5), (116.4, 8), (180.0, 12)])

@@ -20,15 +20,17 @@ from spark.fixes.schema import HISTORY_SCHEMA
 from spark.fixes.staging import StagedFile, land
 from spark.history.files import HistoryFiles
 from spark.places.bucket import keep_ids
-from spark.places.edits import PlaceEdit
 from spark.places.finding import Place, find_places
 from spark.places.job import read_state, write_places
 from spark.places.schema import FILE, PLACES_SCHEMA
 from spark.places.stays import stays_of
 from spark.runtime.tasks import LocalEngine, SparkEngine
+from tests.spark.lives.kinds import make_life
+from tests.spark.lives.phones import report
 from tests.spark.synthetic import Person, degrees, make_person
 from waylog.cli import main
 from waylog.history.history_reader import HistoryReader
+from waylog.history.place_edits import PlaceEdit
 from waylog.history.storage import Storage
 
 pytestmark = pytest.mark.early
@@ -119,6 +121,10 @@ def test_the_job_finds_for_every_device_what_its_fixes_alone_give(
         assert [(row["lat"], row["lon"], row["label"], row["visits"]) for row in rows] == [
             (place.lat, place.lon, place.label, place.visits) for place in expected
         ]
+        assert [row["roles"] for row in rows] == [
+            [role._asdict() for role in place.roles] for place in expected
+        ]
+        assert rows[0]["roles"][0]["label"] == "home"
         assert [row["rank"] for row in rows] == list(range(1, len(rows) + 1))
         assert {row["user"] for row in rows} == {device.partition("/")[0]}
     again = write_places(SparkEngine(session), str(history), str(out))
@@ -187,6 +193,39 @@ def test_fixes_that_come_late_are_put_where_they_belong(tmp_path: Path) -> None:
         [row[each] for each in columns] for row in tables_of(whole)["visits"]
     ]
     assert before <= {row["place_id"] for row in tables_of(out)["places"]}
+
+
+@pytest.mark.parametrize("manner", ["significant change", "on motion", "periodic"])
+def test_in_pieces_and_late_a_phone_that_reports_seldom_has_the_same_places(
+    tmp_path: Path, manner: str
+) -> None:
+    lives = {f"u{seed}/p": make_life("office", seed, 12) for seed in range(2)}
+    people = {
+        device: Person([], True, [], report(life, manner, number, outliers=number == 1))
+        for number, (device, life) in enumerate(lives.items())
+    }
+    table = table_of(people)
+    time = table["time"].to_numpy()
+    late = (time > time[0] + 5 * DAY_MS) & (time < time[0] + 7 * DAY_MS)
+    order = np.concatenate([np.flatnonzero(~late), np.flatnonzero(late)])
+    table = numbered(table.take(pa.array(order)))
+    history, out, whole = tmp_path / "history", tmp_path / "places", tmp_path / "whole"
+    begin = int((~late).sum())
+    for start, end in pairwise([0, begin // 3, begin, table.num_rows]):
+        write_history(history, table, start, end)
+        write_places(LocalEngine(1), str(history), str(out))
+    write_places(LocalEngine(1), str(history), str(whole))
+    ids = {"place_id", "origin", "destination"}
+    for name in ("places", "visits", "trips"):
+        one, other = (
+            [
+                {key: value for key, value in row.items() if key not in ids}
+                for row in tables_of(each)[name]
+            ]
+            for each in (out, whole)
+        )
+        assert sorted(one, key=str) == sorted(other, key=str)
+        assert one
 
 
 def test_a_run_that_was_cut_short_is_done_again(tmp_path: Path) -> None:
@@ -263,6 +302,52 @@ def test_what_the_user_says_of_a_place_counts_and_stays(tmp_path: Path) -> None:
     write_history(history, table, table.num_rows // 2)
     write_places(LocalEngine(1), str(history), str(out), edits)
     check()
+
+
+def test_places_are_merged_and_left_out_until_that_is_taken_back(tmp_path: Path) -> None:
+    table = table_of({"u0/p": make_person(0, days=14)})
+    history, out = tmp_path / "history", tmp_path / "places"
+    write_history(history, table)
+    write_places(LocalEngine(1), str(history), str(out))
+    before = tables_of(out)
+    home, *others = sorted(before["places"], key=lambda row: row["label"] != "home")
+    assert home["label"] == "home" and len(others) >= 2
+    whole, part = others[:2]
+
+    def edits(time_ms: int, **members: Any) -> list[PlaceEdit]:
+        return [
+            PlaceEdit(
+                **{"device": "u0/p", "place_id": row["place_id"], "lat": row["lat"]},
+                **{"lon": row["lon"], "time": time_ms},
+                **{name: value[row["place_id"]] for name, value in members.items()},
+            )
+            for row in (home, part)
+        ]
+
+    ids = home["place_id"], part["place_id"]
+    merged = dict(zip(ids, (whole["place_id"],) * 2, strict=True))
+    write_places(LocalEngine(1), str(history), str(out), edits(5, merged_into=merged))
+    after = tables_of(out)
+    rows = {row["place_id"]: row for row in after["places"]}
+    # A home stays: what friends are told is blurred around it.
+    assert rows.keys() == {row["place_id"] for row in before["places"]} - {part["place_id"]}
+    for name in ("visits", "dwell_s"):
+        assert rows[whole["place_id"]][name] == whole[name] + part[name]
+    assert sum(rows[whole["place_id"]]["profile"]) == sum(whole["profile"]) + sum(part["profile"])
+
+    def visited(tables: dict[str, list[dict[str, Any]]], place: dict[str, Any]) -> int:
+        return [row["place_id"] for row in tables["visits"]].count(place["place_id"])
+
+    assert visited(after, whole) == visited(before, whole) + visited(before, part)
+    assert visited(after, part) == 0
+
+    deleted = dict.fromkeys(ids, True)
+    write_places(LocalEngine(1), str(history), str(out), edits(6, deleted=deleted))
+    assert {row["place_id"] for row in tables_of(out)["places"]} == rows.keys()
+    write_places(LocalEngine(1), str(history), str(out), edits(7))
+    again = tables_of(out)
+    for name in ("places", "visits"):
+        assert again[name] == before[name]
 
 
 def test_an_edit_of_the_future_hides_no_later_one(tmp_path: Path) -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from spark.places.edits import PlaceEdit
 from spark.places.schema import FILE, PLACES_SCHEMA
 from spark.places.topics import append_edit, publish_places, read_edits
 from tests.consumers.running import Broker
 from tests.odd_records import MALFORMED_VALUES
 from waylog.config import ConfigError
+from waylog.history.place_edits import PlaceEdit
 from waylog.history.storage import Storage
 from waylog.kafka.clients import ensure_topics
 from waylog.kafka.librdkafka_producer import append_records

@@ -57,12 +57,15 @@ def test_other_options_of_the_gateway_are_passed_on_as_words(tmp_path: Path) -> 
 
 def test_topologies_are_one_process_with_what_else_it_is_told(tmp_path: Path) -> None:
     data = DataDirectory(tmp_path)
-    assert "streams" not in [
-        each.name
-        for each in PlatformProcesses(
-            PlatformPlan.of(options(), data, FreePorts())
-        ).beside_brokers()
-    ]
+    for given, topologies in (
+        ([], ("geofences",)),
+        (["--open"], ()),
+        (["--streams", "none"], ()),
+    ):
+        plan = PlatformPlan.of(options(*given), data, FreePorts())
+        assert plan.streams == topologies
+        names = [each.name for each in PlatformProcesses(plan).beside_brokers()]
+        assert ("streams" in names) == bool(topologies)
     more = "--streams-options=--property speed.limit_kmh=100"
     plan = PlatformPlan.of(options("--streams", "speed, trips", more), data, FreePorts())
     [spec] = [each for each in PlatformProcesses(plan).beside_brokers() if each.name == "streams"]

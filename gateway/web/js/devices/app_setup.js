@@ -3,6 +3,7 @@
 
 import * as api from "../api.js";
 import { iconButton, make, setText } from "../dom.js";
+import { copyable } from "../elements/copyable.js";
 import { coordinates, moment } from "../format.js";
 import { t } from "../i18n.js";
 
@@ -117,8 +118,8 @@ export class AppSetup extends HTMLElement {
     if (setup.file && setup.file_name) {
       parts.push(make("a", { className: "primary setup-link", href: this.urlOf(setup.file, "application/octet-stream"), download: setup.file_name, text: t("add.download", { file: setup.file_name }) }));
     }
-    const copied = [this.copyable(t("add.token"), made.token)];
-    if (setup.address) copied.unshift(this.copyable(t("add.address"), setup.address));
+    const copied = [copyable(t("add.token"), made.token)];
+    if (setup.address) copied.unshift(copyable(t("add.address"), setup.address));
     parts.push(make("details", {}, make("summary", { text: t("add.by_hand") }), ...copied), make("p", { className: "caution", text: t("add.once") }));
     this.setup.replaceChildren(...parts);
     this.setup.hidden = this.status.hidden = false;
@@ -134,25 +135,6 @@ export class AppSetup extends HTMLElement {
     const url = URL.createObjectURL(new Blob([text], { type }));
     this.urls.push(url);
     return url;
-  }
-
-  /**
-   * @param {string} label
-   * @param {string} text
-   */
-  copyable(label, text) {
-    const code = make("code", { text });
-    const button = make("button", { type: "button", className: "plain", text: t("guide.copy"), "aria-label": t("add.copy", { what: label }) });
-    button.addEventListener("click", async () => {
-      try {
-        await navigator.clipboard.writeText(text);
-        setText(button, t("guide.copied"));
-      } catch {
-        getSelection()?.selectAllChildren(code); // plain HTTP from afar has no clipboard
-        setText(button, t("guide.selected"));
-      }
-    });
-    return make("div", { className: "copyable" }, make("span", { text: label }), code, button);
   }
 
   /**

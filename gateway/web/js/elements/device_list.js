@@ -7,6 +7,7 @@ import { t } from "../i18n.js";
 import "./place_search.js";
 
 /** @import { DeviceRecord, DeviceStore } from "../device_store.js" */
+/** @import { AreaView } from "../live/area_view.js" */
 /** @typedef {"live" | "recent" | "quiet"} AgeClass */
 
 const ROW_PX = 62;
@@ -41,7 +42,8 @@ function makeRow() {
 }
 
 export class DeviceList extends HTMLElement {
-  /** Events: `pick` (detail: a record), `filter` (detail: which records are shown, or null), `place`. */
+  /** Events: `pick` (detail: a record, and whether it is chosen beside others), `filter` (detail: which records are shown,
+   * or null), `ask` (detail: what the gateway is to be searched for), `place`. */
   query = "";
   /** @type {AgeClass | null} */
   classFilter = null;
@@ -54,6 +56,10 @@ export class DeviceList extends HTMLElement {
   /** @type {DeviceStore | null} */
   store = null;
   countAtSort = -1;
+  /** @type {AreaView | null} where the gateway has more devices than the page */
+  area = null;
+  /** @type {Set<string> | null} what the gateway has found */
+  found = null;
   search = make("input", { type: "search", placeholder: t("search.label"), "aria-label": t("search.label"), autocomplete: "off", spellcheck: "false" });
   places = make("place-search");
   order = make("select", { "aria-label": t("list.sort") },
@@ -63,6 +69,7 @@ export class DeviceList extends HTMLElement {
   space = make("div", { className: "space" });
   none = make("p", { className: "none", hidden: true });
   total = make("span");
+  classes = make("div", { className: "chips", role: "group", "aria-label": t("list.filter") }, ...[...this.chips.values()].map(({ chip }) => chip));
 
   connectedCallback() {
     this.search.addEventListener("input", () => { this.setQuery(this.search.value); this.places.ask(this.search.value); });
@@ -74,7 +81,7 @@ export class DeviceList extends HTMLElement {
     this.replaceChildren(
       make("label", { className: "search" }, make("svg-icon", { name: "search" }), this.search),
       this.places,
-      make("div", { className: "chips", role: "group", "aria-label": t("list.filter") }, ...[...this.chips.values()].map(({ chip }) => chip)),
+      this.classes,
       make("div", { className: "list-head" }, this.total, this.order),
       this.scroller, this.none,
     );
@@ -98,7 +105,25 @@ export class DeviceList extends HTMLElement {
   /** @param {string} query */
   setQuery(query) {
     this.query = query.trim().toLowerCase();
+    this.found = null;
+    this.dispatchEvent(new CustomEvent("ask", { detail: this.query }));
     if (this.search.value.trim().toLowerCase() !== this.query) this.search.value = query;
+    this.filterChanged();
+  }
+
+  /**
+   * The gateway has more devices than the page, which knows those of this area; null: it has all.
+   * @param {AreaView | null} area
+   */
+  setArea(area) {
+    this.area = area;
+    this.found = null;
+    this.refresh(true);
+  }
+
+  /** @param {string[] | null} devices that the gateway has found; null without a question */
+  setFound(devices) {
+    this.found = devices && new Set(devices);
     this.filterChanged();
   }
 
@@ -125,7 +150,7 @@ export class DeviceList extends HTMLElement {
    * @param {number} now
    */
   accepts(record, now) {
-    if (this.query && !record.search.includes(this.query)) return false;
+    if (this.query && !(this.area && this.found ? this.found.has(record.device) : record.search.includes(this.query))) return false;
     return !this.classFilter || ageClass((now - record.heard) / 1000) === this.classFilter;
   }
 
@@ -154,13 +179,21 @@ export class DeviceList extends HTMLElement {
       this.shown = found;
       this.countAtSort = this.store.size;
     }
-    const all = this.store.size;
-    setText(this.total, this.shown.length === all ? t("list.devices", { count: all, shown: count(all) })
-      : t("list.devices_of", { shown: count(this.shown.length), all: count(all) }));
-    this.none.hidden = this.shown.length > 0;
-    if (!this.none.hidden) setText(this.none, t(all ? "list.no_match" : "list.empty"));
+    this.tellTotal();
+    // Where there are counts, only some devices are known.
+    this.classes.hidden = Boolean(this.area?.cells);
     this.scroller.hidden = this.shown.length === 0;
     this.draw();
+  }
+
+  tellTotal() {
+    const { area } = this;
+    const all = area?.visible ?? this.store?.size ?? 0;
+    const shown = area && !this.query && !this.classFilter ? area.inside : this.shown.length;
+    setText(this.total, shown === all ? t("list.devices", { count: all, shown: count(all) })
+      : t(area && !this.query ? "list.in_sight" : "list.devices_of", { shown: count(shown), all: count(all) }));
+    this.none.hidden = this.shown.length > 0;
+    if (!this.none.hidden) setText(this.none, t(area?.cells && !this.query ? "list.too_many" : all ? "list.no_match" : "list.empty"));
   }
 
   draw() {
@@ -179,7 +212,10 @@ export class DeviceList extends HTMLElement {
 
   addRow() {
     const row = makeRow();
-    row.button.addEventListener("click", () => this.dispatchEvent(new CustomEvent("pick", { detail: row.record })));
+    row.button.addEventListener("click", (event) => {
+      const also = event.ctrlKey || event.metaKey || event.shiftKey;
+      this.dispatchEvent(new CustomEvent("pick", { detail: { record: row.record, also } }));
+    });
     this.space.append(row.element);
     this.rows.push(row);
   }

@@ -32,7 +32,7 @@ const YEAR_MS = 371 * 86400e3;
 const PLACES_SHOWN = 10;
 
 export class DevicePanel extends HTMLElement {
-  /** Events: `close`, `focus-map`, `follow` (detail: on), `details` (for the map), `range`, `diary`. */
+  /** Events: `close`, `focus-map`, `follow` and `pin` (detail: on), `details` (for the map), `range`, `diary`. */
   /** @type {Range} */
   range = "30m";
   /** @type {DeviceRecord | null} */
@@ -42,6 +42,7 @@ export class DevicePanel extends HTMLElement {
   /** @type {AbortController | undefined} */
   control;
   followButton = iconButton("target", t("device.follow"), { "aria-pressed": "false" });
+  pinButton = iconButton("pin", t("device.pin"), { "aria-pressed": "false" });
   diaryButton = iconButton("diary", t("device.diary"));
   closeButton = iconButton("close", t("close"));
   mark = make("span", { className: "mark" });
@@ -81,9 +82,12 @@ export class DevicePanel extends HTMLElement {
       this.setFollow(on);
       this.dispatchEvent(new CustomEvent("follow", { detail: on }));
     });
+    this.pinButton.addEventListener("click", () => {
+      this.dispatchEvent(new CustomEvent("pin", { detail: this.pinButton.getAttribute("aria-pressed") !== "true" }));
+    });
     this.replaceChildren(
       this.handle,
-      make("div", { className: "device-head" }, this.mark, make("div", { className: "title" }, this.name, this.user), this.diaryButton, this.followButton, this.closeButton),
+      make("div", { className: "device-head" }, this.mark, make("div", { className: "title" }, this.name, this.user), this.pinButton, this.diaryButton, this.followButton, this.closeButton),
       this.body,
     );
     new ResizeObserver(() => this.drawChart()).observe(this.chart);
@@ -118,6 +122,11 @@ export class DevicePanel extends HTMLElement {
   /** @param {boolean} on */
   setFollow(on) {
     this.followButton.setAttribute("aria-pressed", String(on));
+  }
+
+  /** @param {boolean} on */
+  setPin(on) {
+    this.pinButton.setAttribute("aria-pressed", String(on));
   }
 
   /** @param {Range} key */

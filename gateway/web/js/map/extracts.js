@@ -20,10 +20,11 @@ const OSM = "© OpenStreetMap contributors (ODbL)";
 /**
  * Return the archives of tiles, none where the platform has no extract. Raises where it cannot tell.
  * @param {AbortSignal} [signal]
+ * @param {Record<string, string>} [headers]
  * @returns {Promise<Archive[]>}
  */
-export async function loadArchives(signal) {
-  const answer = await fetch("/tiles.json", { signal });
+export async function loadArchives(signal, headers = {}) {
+  const answer = await fetch("/tiles.json", { signal: signal ?? null, headers });
   if (answer.status === 401) throw new SignInNeeded("/tiles.json");
   if (answer.status === 404) return []; // an older geocoder
   if (!answer.ok) throw new Error(`tiles: ${answer.status}`);

@@ -57,6 +57,113 @@ export interface DeviceRow {
   address?: Address | null;
 }
 
+/** A session of one's own; times in ms. */
+export interface OwnSession {
+  id: string;
+  created: number;
+  expires: number;
+  agent: string;
+  current: boolean;
+}
+
+export interface Passkey {
+  id: string;
+  name: string;
+  rp_id: string;
+  created: number;
+  used: number | null;
+}
+
+/** GET /v1/account. */
+export interface OwnAccount {
+  user: string;
+  password: boolean;
+  second_factor: boolean;
+  recovery_codes: number;
+  passkeys: Passkey[];
+  sessions: OwnSession[];
+}
+
+/** POST /v1/account/second-factor. */
+export interface NewSecondFactor {
+  secret: string;
+  uri: string;
+  qr_code: string;
+}
+
+export interface Friend {
+  user: string;
+  since: number;
+}
+
+/** GET /v1/friends. */
+export interface Friends {
+  shown_to: Friend[];
+  seen: Friend[];
+}
+
+/** A user as administrators see it. */
+export interface KnownUser {
+  name: string;
+  admin: boolean;
+  created: number;
+  devices: number;
+  may_send: boolean;
+  fixes_per_minute: number | null;
+  devices_max: number | null;
+  password: boolean;
+  second_factor: boolean;
+}
+
+/** A link that signs a user in once. */
+export interface Invitation {
+  user: string;
+  link: string;
+  until: number;
+}
+
+export type Precision = "exact" | "metres" | "town";
+
+/** What POST /v1/shares takes; without `from` and `to` the share is live. */
+export interface ShareOffer {
+  devices: string[];
+  until: number;
+  name?: string;
+  from?: number;
+  to?: number;
+  precision?: Precision;
+  metres?: number;
+  hides_home?: boolean;
+}
+
+/** A share as its owner sees it; times in ms. */
+export interface OwnShare {
+  id: string;
+  name: string;
+  devices: string[];
+  created: number;
+  until: number;
+  live: boolean;
+  from: number | null;
+  to: number | null;
+  precision: Precision;
+  metres: number | null;
+  hides_home: boolean;
+}
+
+/** The answer to POST /v1/shares, which alone has the link. */
+export interface NewShare extends OwnShare {
+  url: string;
+  qr_code: string;
+}
+
+/** GET /v1/shared: what the link of a share shows. */
+export interface SharedView extends Omit<OwnShare, "id" | "created" | "devices"> {
+  by: string;
+  now: number;
+  devices: DeviceRow[];
+}
+
 /** GET /v1/session. */
 export interface Session {
   user: string | null;
@@ -118,6 +225,86 @@ export interface Place {
   last?: number | null;
   radius_m?: number | null;
   named_by?: string | null;
+  confidence?: number | null;
+  roles?: PlaceRole[] | null;
+}
+
+/** What a place is and was: home or work between two times, in ms; null if it still is. */
+export interface PlaceRole {
+  label: string;
+  since: number;
+  until: number | null;
+  confidence: number;
+}
+
+/** GET /v1/devices/{device}/place-edits. */
+export interface PlaceEdit {
+  device: string;
+  place_id: string;
+  lat: number;
+  lon: number;
+  time: number;
+  name?: string | null;
+  label?: string | null;
+  merged_into?: string | null;
+  deleted?: boolean;
+  known_as?: string | null;
+}
+
+/** A geometry of GeoJSON: Point, LineString, Polygon or MultiPolygon. */
+export interface ZoneGeometry {
+  type: string;
+  coordinates: any[];
+}
+
+/** What POST and PUT of /v1/geofences take; metres, seconds. Without devices or channels: all. */
+export interface ZoneBody {
+  name: string;
+  geometry: ZoneGeometry;
+  radius?: number;
+  width?: number;
+  devices?: string[] | null;
+  alerts: ("enter" | "leave" | "dwell")[];
+  dwell?: number;
+  minimum?: number;
+  channels?: string[] | null;
+  always?: boolean;
+}
+
+/** GET /v1/geofences. */
+export interface Zone extends ZoneBody {
+  id: string;
+}
+
+/** GET /v1/events; `alert`: the viewer is to be told in the page. */
+export interface ZoneEvent {
+  id: string;
+  device: string;
+  kind: "enter" | "leave" | "dwell" | "silence" | "speeding";
+  time: number;
+  zone: string | null;
+  name: string | null;
+  lat: number | null;
+  lon: number | null;
+  alert: boolean;
+}
+
+/** GET /v1/alert-channels: without what may be a secret. */
+export interface AlertChannel {
+  id: string;
+  name: string;
+  kind: string;
+  server: string;
+  has_token?: boolean;
+  has_signing_secret?: boolean;
+  told?: number;
+  error?: string;
+}
+
+/** /v1/alert-settings. */
+export interface AlertSettings {
+  quiet?: { from: string; until: string; time_zone: string } | null;
+  language?: string;
 }
 
 /** GET /v1/devices/{device}/visits. */

@@ -4,6 +4,8 @@ import type { DayPlayer } from "../diary/day_player.js";
 import type { DayTimeline } from "../diary/day_timeline.js";
 import type { MonthCalendar } from "../diary/month_calendar.js";
 import type { TravelStatistics } from "../diary/travel_statistics.js";
+import type { AlertToasts } from "../elements/alert_toasts.js";
+import type { ChosenDevices } from "../elements/chosen_devices.js";
 import type { ConnectionDot } from "../elements/connection_dot.js";
 import type { DeviceList } from "../elements/device_list.js";
 import type { DevicePanel } from "../elements/device_panel.js";
@@ -14,7 +16,15 @@ import type { PlaceSearch } from "../elements/place_search.js";
 import type { SettingsDialog } from "../elements/settings_dialog.js";
 import type { SignIn } from "../elements/sign_in.js";
 import type { StartGuide } from "../elements/start_guide.js";
+import type { OwnAccountPanel } from "../people/account_panel.js";
+import type { FriendPanel } from "../people/friend_panel.js";
+import type { UserPanel } from "../people/user_panel.js";
+import type { SharePanel } from "../people/share_panel.js";
 import type { SvgIcon } from "../elements/svg_icon.js";
+import type { PlaceList } from "../places/place_list.js";
+import type { AlertSettings } from "../zones/alert_settings.js";
+import type { ZoneEditor } from "../zones/zone_editor.js";
+import type { ZoneList } from "../zones/zone_list.js";
 
 declare global {
   /** A classic script of the page; see gateway/web/vendor.py. */
@@ -23,7 +33,10 @@ declare global {
   var waylog: Record<string, unknown>;
 
   interface HTMLElementTagNameMap {
+    "alert-settings": AlertSettings;
+    "alert-toasts": AlertToasts;
     "app-setup": AppSetup;
+    "chosen-devices": ChosenDevices;
     "connection-dot": ConnectionDot;
     "day-player": DayPlayer;
     "day-timeline": DayTimeline;
@@ -33,11 +46,18 @@ declare global {
     "navigation-bar": NavigationBar;
     "pipeline-strip": PipelineStrip;
     "place-details": PlaceDetails;
+    "place-list": PlaceList;
     "place-search": PlaceSearch;
     "settings-dialog": SettingsDialog;
     "sign-in": SignIn;
     "start-guide": StartGuide;
+    "account-panel": OwnAccountPanel;
+    "friend-panel": FriendPanel;
+    "share-panel": SharePanel;
     "svg-icon": SvgIcon;
+    "user-panel": UserPanel;
     "travel-statistics": TravelStatistics;
+    "zone-editor": ZoneEditor;
+    "zone-list": ZoneList;
   }
 }

@@ -51,7 +51,7 @@ def test_requests_are_authorized(
 
 
 def test_a_webhook_is_signed(make_sink: MakeSink, server: HttpServer) -> None:
-    from consumers.connect.http.signature import signature_headers, signing_key
+    from waylog.network.outbound.webhook_signature import signature_headers, signing_key
 
     make_sink(signature_secret="geheim").put({"a": 1})
     (seen,) = server.seen

@@ -10,11 +10,11 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumers.streams.geofences.definition import Geofence, decode_geofence
 from consumers.streams.geofences.topology import Geofences
 from consumers.streams.properties import Properties
 from tests.consumers.streams.geofences.truth import depth
 from tests.consumers.streams.harness import BEGIN, Driven, events_of, make_fix
+from waylog.geofences.definition import Geofence, decode_geofence
 from waylog.messages import Event, Fix
 
 #: Degrees of latitude that are 100 m.

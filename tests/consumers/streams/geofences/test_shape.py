@@ -11,13 +11,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from consumers.streams.geofences.definition import (
+from tests.consumers.streams.geofences.truth import depth
+from waylog.geofences.definition import (
     InvalidGeofence,
     decode_geofence,
     encode_geofence,
 )
-from consumers.streams.geofences.shape import INSIDE, OUTSIDE, UNDECIDED, Shape, shape_of
-from tests.consumers.streams.geofences.truth import depth
+from waylog.geofences.shape import INSIDE, OUTSIDE, UNDECIDED, Shape, shape_of
 
 Definition = dict[str, Any]
 

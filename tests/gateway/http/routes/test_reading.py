@@ -69,6 +69,19 @@ async def test_devices_come_with_their_newest_fix_and_address(
         more = answer.headers["Waylog-More-After"]
         rows = await json_of(await client.get(f"/v1/devices?limit=1&after={more}"))
         assert [row["name"] for row in rows] == ["phone"]
+        for wanted, names in (
+            ("Ü", ["büro_pc"]),
+            ("o_", ["büro_pc"]),
+            ("pc2", []),
+            ("H", ["phone"]),
+        ):
+            found = await json_of(await client.get("/v1/devices", params={"q": wanted}))
+            assert [row["name"] for row in found] == names, wanted
+        answer = await client.get("/v1/devices", params={"q": user.name, "limit": "1"})
+        assert [row["name"] for row in await json_of(answer)] == ["büro_pc"]
+        more = answer.headers["Waylog-More-After"]
+        rows = await json_of(await client.get(f"/v1/devices?q={user.name}&after={more}"))
+        assert [row["name"] for row in rows] == ["phone"]
 
 
 async def test_a_track_is_cut_by_time_and_comes_in_four_formats(
@@ -171,6 +184,7 @@ async def test_places_are_those_of_the_job(gateway: Gateway, user: Login) -> Non
         assert places[0].keys() == {
             *("user", "device", "place_id", "lat", "lon", "label", "name", "visits"),
             *("dwell_s", "address", "radius_m", "first", "last", "named_by"),
+            *("confidence", "roles"),
         }
 
 

@@ -8,7 +8,7 @@ import hmac
 
 import pytest
 
-from consumers.connect.http.signature import signature_headers, signing_key
+from waylog.network.outbound.webhook_signature import signature_headers, signing_key
 
 
 def test_the_example_of_the_specification() -> None:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from consumers.streams.geofences.definition import Position
+from waylog.geofences.definition import Position
 from waylog.great_circle import EARTH_M
 
 #: m; how far a piece of an edge may be from the edge.

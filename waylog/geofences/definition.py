@@ -11,12 +11,16 @@ Polygons are GeoJSON (RFC 7946): Polygon or MultiPolygon, with holes; longitude 
 latitude. A corridor is what is within half of its width of the line. Lengths are metres. Optional
 members: `devices` (names of the owner's devices, or `user/device`), `dwell` (seconds inside after
 which the event `dwell` comes) and `minimum` (seconds inside before which there is no event).
+
+A fence that a user has drawn has an id for the name in its key, and its name in `title`, so that it
+stays the same one when it is renamed. What its owner is told of it, and how, is in `alerts`,
+`channels` and `always`, which only the gateway reads.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -65,6 +69,16 @@ class Geofence(msgspec.Struct, frozen=True, omit_defaults=True):
     devices: Annotated[list[str], msgspec.Meta(max_length=_DEVICES_MAX)] | None = None
     dwell: _Seconds = 0.0  # s; 0: no event
     minimum: _Seconds = 0.0  # s
+    #: What it is called, where the name in the key is an id.
+    title: str | None = None
+    #: Of which kinds of events the owner is told; None: of all.
+    alerts: list[str] | None = None
+    #: By which channels (gateway.alerts.channels); None: by all that the owner has.
+    channels: list[str] | None = None
+    #: Also in the owner's quiet hours.
+    always: bool = False
+    #: When its owner made it, ms since 1970; None: not over HTTP.
+    created: int | None = None
 
 
 _decode = msgspec.json.Decoder(Geofence).decode
@@ -103,6 +117,31 @@ def check_key(owner: str, name: str) -> str:
     if "/" in owner:
         raise InvalidGeofence(f"the owner is a user, without a slash: {owner}")
     return f"{owner}/{name}"
+
+
+def shape_members(geometry: dict[str, Any], properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the member of a definition that a geometry stands for; raises InvalidGeofence.
+
+    `properties` has `radius` of a Point and `width` of a LineString, in metres.
+    """
+    kind = geometry.get("type")
+    if kind in ("Polygon", "MultiPolygon"):
+        return {"polygon": geometry}
+    if kind == "LineString":
+        return {"corridor": {"line": geometry, "width": _needed("width", properties)}}
+    if kind == "Point":
+        position = geometry.get("coordinates")
+        if not isinstance(position, list) or len(position) < 2:
+            raise InvalidGeofence("geometry.coordinates: [longitude, latitude] is expected")
+        radius = _needed("radius", properties)
+        return {"circle": {"lon": position[0], "lat": position[1], "radius": radius}}
+    raise InvalidGeofence("geometry.type: Point, LineString, Polygon or MultiPolygon is expected")
+
+
+def _needed(member: str, properties: Mapping[str, Any]) -> object:
+    if member not in properties:
+        raise InvalidGeofence(f"properties.{member}: metres are expected")
+    return properties[member]
 
 
 def polygons_of(geometry: dict[str, Any], where: str) -> list[list[Ring]]:

@@ -12,8 +12,13 @@ from typing import Any, Final
 
 import msgspec
 
-from consumers.streams.geofences.definition import Geofence, InvalidGeofence, decode_geofence
-from consumers.streams.geofences.shape import shape_of
+from waylog.geofences.definition import (
+    Geofence,
+    InvalidGeofence,
+    decode_geofence,
+    shape_members,
+)
+from waylog.geofences.shape import shape_of
 from waylog.malformed import MALFORMED
 
 _OPTIONAL: Final = ("dwell", "minimum", "devices")
@@ -63,29 +68,8 @@ def _of_feature(feature: object, more: dict[str, Any]) -> tuple[str, Geofence]:
     if not isinstance(name, str):
         raise InvalidGeofence("properties.name: a text is expected")
     members: dict[str, Any] = {each: properties[each] for each in _OPTIONAL if each in properties}
-    members |= _shape(geometry, properties)
+    members |= shape_members(geometry, properties)
     fence = decode_geofence(msgspec.json.encode(members))
     # A shape that cannot be used is refused here, where the caller knows which feature it is.
     shape_of(fence)
     return name, fence
-
-
-def _shape(geometry: dict[str, Any], properties: dict[str, Any]) -> dict[str, Any]:
-    kind = geometry.get("type")
-    if kind in ("Polygon", "MultiPolygon"):
-        return {"polygon": geometry}
-    if kind == "LineString":
-        return {"corridor": {"line": geometry, "width": _needed("width", properties)}}
-    if kind == "Point":
-        position = geometry.get("coordinates")
-        if not isinstance(position, list) or len(position) < 2:
-            raise InvalidGeofence("geometry.coordinates: [longitude, latitude] is expected")
-        radius = _needed("radius", properties)
-        return {"circle": {"lon": position[0], "lat": position[1], "radius": radius}}
-    raise InvalidGeofence("geometry.type: Point, LineString, Polygon or MultiPolygon is expected")
-
-
-def _needed(member: str, properties: dict[str, Any]) -> object:
-    if member not in properties:
-        raise InvalidGeofence(f"properties.{member}: metres are expected")
-    return properties[member]

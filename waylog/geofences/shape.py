@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 import shapely
 
-from consumers.streams.geofences.definition import (
+from waylog.geofences.definition import (
     RADIUS_M_MAX,
     Circle,
     Geofence,
@@ -16,7 +16,7 @@ from consumers.streams.geofences.definition import (
     line_of,
     polygons_of,
 )
-from consumers.streams.geofences.plane import Plane, straight
+from waylog.geofences.plane import Plane, straight
 from waylog.great_circle import EARTH_M, distance_m
 
 INSIDE: Final = 1

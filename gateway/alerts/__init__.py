@@ -1,0 +1,1 @@
+"""Zones of users, and how users are told of what happens there."""

@@ -1,0 +1,166 @@
+"""A compacted topic of what users have said, as a table by owner, on one event loop.
+
+It is read from its beginning when it is first asked for, and followed from then on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Generic, TypeVar
+
+from confluent_kafka import KafkaException
+
+from waylog.config import ConfigError
+from waylog.kafka.batch_reader import BatchReader
+from waylog.kafka.clients import AppendError, LogUnreachable, ensure_topics
+from waylog.kafka.errors import error_text
+from waylog.kafka.topics import Topic
+from waylog.malformed import MALFORMED
+from waylog.sealing.sealing import LogProducer, repeated_opener
+
+logger = logging.getLogger(__name__)
+
+ValueT = TypeVar("ValueT")
+
+_ANSWER_S: Final = 10.0
+
+
+class LogTable(Generic[ValueT]):
+    """Values by key; the owner of a key is what is in front of its first slash.
+
+    All that waits raises LogUnreachable.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        client_id: str,
+        topic: Topic,
+        producer: LogProducer | None,
+        decode: Callable[[bytes], ValueT],
+    ) -> None:
+        """`decode` raises MALFORMED; without a `producer` nothing can be written."""
+        self._servers: Final = bootstrap_servers
+        self._client_id: Final = f"{client_id}-{topic.name}"
+        self._topic: Final = topic
+        self._producer: Final = producer
+        self._decode: Final = decode
+        self._by_owner: dict[str, dict[str, ValueT]] = {}
+        self._opening = asyncio.Lock()
+        self._reader: BatchReader | None = None
+        #: The next offset of each partition, and who waits for one.
+        self._next: dict[int, int] = {}
+        self._news = asyncio.Event()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has been read to its end once."""
+        return self._reader is not None
+
+    async def of(self, owner: str) -> dict[str, ValueT]:
+        """Return the values of an owner by key."""
+        await self.open()
+        return dict(self._by_owner.get(owner, {}))
+
+    async def owners(self) -> list[str]:
+        """Return all who have values."""
+        await self.open()
+        return list(self._by_owner)
+
+    def known(self, key: str) -> ValueT | None:
+        """Return a value as it was read last; None without one, or before anybody has asked."""
+        return self._by_owner.get(key.partition("/")[0], {}).get(key)
+
+    async def put(self, key: str, value: bytes | None) -> None:
+        """Write a value, None removes it; returns when the table has it."""
+        await self.open()
+        if self._producer is None:
+            raise LogUnreachable("nothing can be written here")
+        done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        def delivered(error: AppendError | None, position: Any) -> None:
+            if done.done():
+                return
+            if error is None:
+                done.set_result(position)
+            else:
+                done.set_exception(error)
+
+        try:
+            self._producer.send(self._topic.name, value, key.encode(), None, delivered)
+            async with asyncio.timeout(_ANSWER_S):
+                _, partition, offset = await done
+                while self._next.get(partition, 0) <= offset:
+                    self._news.clear()
+                    await self._news.wait()
+        except (AppendError, TimeoutError) as error:
+            raise LogUnreachable(
+                f"topic {self._topic.name}: {error or 'no answer in time'}"
+            ) from error
+
+    async def close(self) -> None:
+        """Stop reading."""
+        if self._reader is not None:
+            await self._reader.close()
+
+    async def open(self) -> None:
+        """Read the topic, unless that was done."""
+        if self._reader is not None:
+            return
+        async with self._opening:
+            if self._reader is not None:
+                return
+            try:
+                await asyncio.to_thread(
+                    ensure_topics, self._servers, [self._topic], timeout_s=_ANSWER_S
+                )
+            except KafkaException as error:
+                raise LogUnreachable(f"topic {self._topic.name}: {error_text(error)}") from error
+            caught_up = asyncio.Event()
+            try:
+                opened = repeated_opener(self._servers)
+            except ConfigError as error:
+                raise LogUnreachable(str(error)) from error
+            reader = BatchReader(
+                self._servers,
+                self._client_id,
+                self._topic.name,
+                asyncio.get_running_loop(),
+                on_records=self._take,
+                on_caught_up=caught_up.set,
+                opened=opened,
+            )
+            reader.start()
+            try:
+                async with asyncio.timeout(_ANSWER_S):
+                    await caught_up.wait()
+            except BaseException as error:
+                await reader.close()
+                self._by_owner.clear()
+                if isinstance(error, TimeoutError):
+                    raise LogUnreachable(
+                        f"topic {self._topic.name} does not answer in time"
+                    ) from error
+                raise
+            self._reader = reader
+
+    def _take(self, records: Sequence[Any]) -> None:
+        for record in records:
+            self._next[record.partition()] = record.offset() + 1
+            try:
+                key = (record.key() or b"").decode()
+                value = record.value()
+                decoded = None if value is None else self._decode(value)
+            except MALFORMED as error:
+                logger.warning("a record of topic %s is left out: %s", self._topic.name, error)
+                continue
+            owner = key.partition("/")[0]
+            if decoded is not None:
+                self._by_owner.setdefault(owner, {})[key] = decoded
+            elif owner in self._by_owner:
+                self._by_owner[owner].pop(key, None)
+                if not self._by_owner[owner]:
+                    del self._by_owner[owner]
+        self._news.set()

@@ -1,0 +1,153 @@
+// How the viewer is told: this browser, servers of the viewer's own, and quiet hours.
+
+import * as api from "../api.js";
+import { make, setText } from "../dom.js";
+import { moment, zoneOf } from "../format.js";
+import { language, t } from "../i18n.js";
+
+/** @import { AlertChannel, AlertSettings as Settings } from "../types/api.js" */
+
+/** @type {Record<string, string>} */
+const KINDS = { webhook: t("alerts.webhook"), apprise: t("alerts.apprise"), ntfy: t("alerts.ntfy") };
+
+export class AlertSettings extends HTMLElement {
+  /** Events: `channels` (detail: the list, after each change). */
+  /** @type {AlertChannel[]} */
+  channels = [];
+  quiet = make("input", { type: "checkbox" });
+  from = make("input", { type: "time", value: "22:00", "aria-label": t("alerts.quiet_from") });
+  until = make("input", { type: "time", value: "07:00", "aria-label": t("alerts.quiet_until") });
+  list = make("ul", { className: "channels" });
+  browser = make("button", { type: "button", className: "plain", hidden: true });
+  kind = make("select", { "aria-label": t("alerts.kind") }, ...Object.entries(KINDS).map(([kind, text]) => make("option", { value: kind, text })));
+  name = make("input", { type: "text", maxlength: "100", autocomplete: "off" });
+  url = make("input", { type: "url", maxlength: "2000", autocomplete: "off", placeholder: "https://" });
+  secret = make("input", { type: "password", maxlength: "1000", autocomplete: "new-password" });
+  secretTitle = make("span");
+  error = make("p", { className: "refusal", role: "alert", hidden: true });
+  /** @type {string | null} the platform's key of Web Push */
+  key = null;
+
+  connectedCallback() {
+    if (this.firstChild) return;
+    const form = make("form", { className: "zone-form", novalidate: true },
+      make("label", {}, make("span", { text: t("alerts.kind") }), this.kind),
+      make("label", {}, make("span", { text: t("zone.name") }), this.name),
+      make("label", {}, make("span", { text: t("alerts.url") }), this.url),
+      make("label", {}, this.secretTitle, this.secret),
+      make("footer", {}, make("button", { type: "submit", className: "primary", text: t("alerts.add") })));
+    this.replaceChildren(
+      make("label", { className: "check" }, this.quiet, make("span", { text: t("alerts.quiet") })),
+      make("div", { className: "quiet-hours" }, this.from, make("span", { text: "–", "aria-hidden": "true" }), this.until),
+      make("p", { className: "hint", text: t("alerts.quiet_how") }),
+      this.browser,
+      make("h3", { text: t("alerts.channels") }), this.list,
+      make("details", {}, make("summary", { text: t("alerts.new_channel") }), form),
+      this.error);
+    form.addEventListener("submit", (event) => { event.preventDefault(); this.add(); });
+    this.kind.addEventListener("change", () => this.drawSecret());
+    for (const input of [this.quiet, this.from, this.until]) input.addEventListener("change", () => this.attempt(() => this.setQuiet()));
+    this.browser.addEventListener("click", () => this.attempt(() => this.allowBrowser()));
+    this.drawSecret();
+  }
+
+  drawSecret() {
+    setText(this.secretTitle, this.kind.value === "webhook" ? t("alerts.signing_secret") : t("alerts.token"));
+  }
+
+  async load() {
+    await this.attempt(async () => {
+      const [channels, settings] = await Promise.all([api.alertChannels(), api.alertSettings()]);
+      this.show(channels, settings);
+    });
+    await this.offerBrowser();
+  }
+
+  /**
+   * @param {AlertChannel[]} channels
+   * @param {Settings} settings
+   */
+  show(channels, settings) {
+    this.quiet.checked = Boolean(settings.quiet);
+    if (settings.quiet) {
+      this.from.value = settings.quiet.from;
+      this.until.value = settings.quiet.until;
+    }
+    this.showChannels(channels);
+  }
+
+  /** @param {AlertChannel[]} channels */
+  showChannels(channels) {
+    this.channels = channels;
+    this.list.replaceChildren(...channels.map((channel) => this.row(channel)));
+    this.list.hidden = !channels.length;
+    this.dispatchEvent(new CustomEvent("channels", { detail: channels }));
+  }
+
+  /** @param {AlertChannel} channel */
+  row(channel) {
+    const state = channel.error ? t("alerts.failed", { reason: channel.error }) : channel.told ? t("alerts.told", { time: moment(channel.told) }) : "";
+    const test = make("button", { type: "button", className: "plain", text: t("alerts.test"), "aria-label": `${t("alerts.test")}: ${channel.name}` });
+    const remove = make("button", { type: "button", className: "plain danger", text: t("zone.delete"), "aria-label": `${t("zone.delete")}: ${channel.name}` });
+    test.addEventListener("click", () => this.attempt(async () => {
+      const tested = await api.testAlertChannel(channel.id);
+      this.showChannels(this.channels.map((each) => (each.id === channel.id ? tested : each)));
+    }));
+    remove.addEventListener("click", () => this.attempt(async () => {
+      await api.deleteAlertChannel(channel.id);
+      this.showChannels(this.channels.filter((each) => each.id !== channel.id));
+    }));
+    return make("li", {},
+      make("b", { text: channel.name }), make("span", { className: "detail", text: `${KINDS[channel.kind] ?? channel.kind} · ${channel.server}` }),
+      state && make("span", { className: channel.error ? "refusal" : "detail", text: state }),
+      make("div", { className: "actions" }, test, remove));
+  }
+
+  async add() {
+    await this.attempt(async () => {
+      const secret = this.secret.value ? { [this.kind.value === "webhook" ? "signing_secret" : "token"]: this.secret.value } : {};
+      const made = await api.makeAlertChannel({ kind: this.kind.value, name: this.name.value.trim() || KINDS[this.kind.value] || "", url: this.url.value.trim(), ...secret });
+      for (const input of [this.name, this.url, this.secret]) input.value = "";
+      this.showChannels([...this.channels, made]);
+    });
+  }
+
+  async setQuiet() {
+    const quiet = this.quiet.checked && this.from.value && this.until.value
+      ? { from: this.from.value, until: this.until.value, time_zone: zoneOf() } : null;
+    await api.setAlertSettings({ quiet, language });
+  }
+
+  /** @param {() => Promise<void>} act */
+  async attempt(act) {
+    let reason = "";
+    try {
+      await act();
+    } catch (error) {
+      reason = error instanceof Error ? error.message : String(error);
+    }
+    this.error.hidden = !reason;
+    setText(this.error, reason);
+  }
+
+  /** Offer what this browser can do: Web Push where the platform has it, else notices of an open page. */
+  async offerBrowser() {
+    if (!globalThis.Notification || Notification.permission === "denied") return;
+    this.key = await api.pushKey().catch(() => null);
+    const subscribed = this.key && "serviceWorker" in navigator
+      && await (await navigator.serviceWorker.getRegistration("/static/js/"))?.pushManager.getSubscription();
+    this.browser.hidden = Boolean(subscribed) || (!this.key && Notification.permission === "granted");
+    setText(this.browser, this.key ? t("alerts.push") : t("alerts.notify"));
+  }
+
+  async allowBrowser() {
+    if (await Notification.requestPermission() !== "granted") return;
+    if (this.key) {
+      const worker = await navigator.serviceWorker.register(`/static/js/push_worker.js?${new URLSearchParams({ language })}`);
+      const subscription = await worker.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: this.key });
+      await api.subscribeToPush(subscription);
+    }
+    this.browser.hidden = true;
+  }
+}
+customElements.define("alert-settings", AlertSettings);

@@ -1,0 +1,1 @@
+"""Geofences: their definitions, as topic `geofence` holds them, and their shapes."""
