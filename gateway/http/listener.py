@@ -44,22 +44,22 @@ from gateway.http.requests.responses import (
 from gateway.http.requests.services import SERVICES, Services
 from gateway.http.routes import diary_routes, reading, receipts
 from gateway.http.routes.alert_routes import AlertRoutes
-from gateway.http.routes.account_routes import AccountRoutes
 from gateway.http.routes.device_token_routes import DeviceTokenRoutes
 from gateway.http.routes.forwarding_admin_routes import ForwardingAdminRoutes
 from gateway.http.routes.forwarding_routes import ForwardingRoutes
-from gateway.http.routes.friend_routes import FriendRoutes
 from gateway.http.routes.geocoder import GeocoderProxy
 from gateway.http.routes.notice_routes import NoticeRoutes
 from gateway.http.routes.pages import Pages
+from gateway.http.routes.people.account_routes import AccountRoutes
+from gateway.http.routes.people.friend_routes import FriendRoutes
+from gateway.http.routes.people.passkey_routes import PasskeyRoutes
+from gateway.http.routes.people.share_routes import ShareRoutes
+from gateway.http.routes.people.shared_routes import SharedRoutes
+from gateway.http.routes.people.user_admin_routes import UserAdminRoutes
 from gateway.http.routes.place_routes import PlaceRoutes
-from gateway.http.routes.passkey_routes import PasskeyRoutes
 from gateway.http.routes.push_routes import PushRoutes
 from gateway.http.routes.session_routes import SessionRoutes
-from gateway.http.routes.share_routes import ShareRoutes
-from gateway.http.routes.shared_routes import SharedRoutes
 from gateway.http.routes.stream import serve_stream
-from gateway.http.routes.user_admin_routes import UserAdminRoutes
 from gateway.http.routes.websocket import serve_websocket
 from gateway.http.routes.zone_routes import ZoneRoutes
 from gateway.http.starting import StartingServer, listen

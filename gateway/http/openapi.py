@@ -11,13 +11,13 @@ from gateway.factors.passkeys import Passkey
 from gateway.http.ingest import ulogger_sessions
 from gateway.http.ingest.app_responses import nothing
 from gateway.http.ingest.paths import PATHS
-from gateway.http.routes.account_routes import OwnAccount
 from gateway.http.routes.device_token_routes import NewDeviceToken
-from gateway.http.routes.friend_routes import Friends
+from gateway.http.routes.people.account_routes import OwnAccount
+from gateway.http.routes.people.friend_routes import Friends
+from gateway.http.routes.people.share_routes import NewShare, OwnShare
+from gateway.http.routes.people.shared_routes import SharedView
+from gateway.http.routes.people.user_admin_routes import Invitation, KnownUser
 from gateway.http.routes.receipts import DeviceReceipt
-from gateway.http.routes.share_routes import NewShare, OwnShare
-from gateway.http.routes.shared_routes import SharedView
-from gateway.http.routes.user_admin_routes import Invitation, KnownUser
 from gateway.tracks.track_formats import FORMATS
 from gateway.users.app_setups import SETUPS
 from waylog.messages import Address, Fix

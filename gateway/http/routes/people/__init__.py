@@ -1,0 +1,1 @@
+"""Routes of people: their account, friends, shares, and the users for administrators."""
