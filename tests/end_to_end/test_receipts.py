@@ -148,11 +148,12 @@ def test_fixes_of_all_apps_are_followed_to_every_place(followed: Followed) -> No
     for send in senders.values():
         send()
     counts = {name: 3 if name == "own" else 1 for name in senders}
+    readers = ("resolver", "connect-files", "history", "streams-geofences")
 
     def everywhere() -> bool:
         receipts = [followed.receipt(f"demo/{name}") for name in senders]
         return all(
-            taken(each) == dict.fromkeys(("resolver", "connect-files", "history"), count)
+            taken(each) == dict.fromkeys(readers, count)
             and each["resolved"] is not None
             # What is asked of a log is kept for some seconds.
             and not each["unknown"]
