@@ -135,6 +135,11 @@ class SecondFactors:
             return taken.rowcount == 1
 
 
+def is_recovery_code(code: str) -> bool:
+    """Tell whether a code can only be a recovery code, which nobody guesses."""
+    return not code.replace(" ", "").isdigit()
+
+
 def uri_of(user: str, secret: str, issuer: str) -> str:
     """Return the URI that sets up an app (otpauth:, as a QR code)."""
     return pyotp.TOTP(secret).provisioning_uri(name=user, issuer_name=issuer)

@@ -18,7 +18,7 @@ from hashlib import blake2b
 from typing import Any, Final, NamedTuple, Protocol, TypeGuard
 
 from gateway.friends.home_blur import RADIUS_M, Area, Circle, Grid, circles_around, grid_of
-from gateway.shares.share import FRIENDS, Terms
+from gateway.shares.share import FRIENDS, TOWN_M, Terms
 from waylog.messages import EVERYBODY, STREAMS, Address, Event, Fix
 
 #: The name of the secret key in the user database.
@@ -55,6 +55,8 @@ _COARSE: Final = (
     *("city", "town", "municipality", "county", "state_district", "state"),
     *("country", "country_code"),
 )
+#: The same where a position is told as a square that has several towns in it.
+_WIDE: Final = ("state", "country", "country_code")
 _USERS_MAX: Final = 50_000
 _LARGEST: Final = 1e300
 
@@ -217,7 +219,9 @@ class FriendFilter:
         )
         if circle is not None or grid is not None:
             parts = address.address
-            told.address = {name: parts[name] for name in _COARSE if name in parts}
+            is_wide = terms.cell_m is not None and terms.cell_m > TOWN_M
+            shown = _WIDE if is_wide else _COARSE
+            told.address = {name: parts[name] for name in shown if name in parts}
             names = [name for key, name in told.address.items() if key != "country_code"]
             unnamed = "near home" if circle is not None else "somewhere around"
             told.display_name = ", ".join(dict.fromkeys(names)) or unnamed

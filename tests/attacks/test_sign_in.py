@@ -200,6 +200,14 @@ async def test_a_second_factor_is_asked_for_wherever_the_password_is_taken(
     assert len(set(recovery)) == 10
     found = await browser.account()
     assert found["second_factor"] is True and found["recovery_codes"] == 9
+    # Whoever has the password and guesses codes does not lock its owner out.
+    statuses = set()
+    for number in range(15):
+        how["second_factor"] = f"{number:06}"
+        statuses.add((await sign_in(gateway, origin(gateway), **how)).status)
+    assert statuses == {401, 429}
+    how["second_factor"] = recovery[1]
+    assert (await sign_in(gateway, origin(gateway), **how)).status == 200
     # A token is no password: devices and programs go on.
     token = gateway.users.add_token(eve.name)
     assert (

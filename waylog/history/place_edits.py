@@ -59,7 +59,7 @@ def apply_edits(
     ordered = sorted(edits, key=lambda each: each.time)
     meant = [(edit, row) for edit in ordered if (row := _meant(rows, edit, by_id)) is not None]
     for edit, row in meant:
-        _name(rows, row, edit)
+        _name(row, edit)
     parts = _parts(rows, ordered, meant)
     by_place = {row["place_id"]: row for row in rows}
     gone = {each for each in parts if each in by_place}
@@ -74,19 +74,15 @@ def apply_edits(
     return parts
 
 
-def _name(rows: list[dict[str, Any]], row: dict[str, Any], edit: PlaceEdit) -> None:
+def _name(row: dict[str, Any], edit: PlaceEdit) -> None:
     if edit.name is not None or edit.label is not None:
         row["named_by"] = "user"
     if edit.name is not None:
         row["name"] = edit.name
     if edit.label is not None:
+        # Others keep the label: a person may have several homes, and friends are told nothing
+        # precise of one until its user says that it is none.
         label = None if edit.label == "none" else edit.label
-        if label is not None:
-            for other in rows:
-                if other["label"] == label:
-                    other["label"] = None
-                    if "confidence" in other:
-                        other["confidence"] = None
         row["label"] = label
         if "confidence" in row:
             row["confidence"] = None if label is None else 1.0

@@ -40,7 +40,7 @@ _SECURITY_HEADERS: Final = {
     "Referrer-Policy": "no-referrer",
     "Content-Security-Policy": (
         "default-src 'self'; img-src 'self' data: blob:; worker-src 'self' blob:; "
-        "style-src 'self'; connect-src 'self' ws: wss:; "
+        "style-src 'self'; connect-src 'self'; "
         "frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
     ),
     # A new version is used at the next load; unchanged files are answered with 304.

@@ -217,7 +217,12 @@ async def _places(request: web.Request) -> web.Response:
     async for some in _in_steps(rows_of(visits), past, services):
         for visit in some:
             stays.add(visit)
-    told = services.friend_filter.places(past.owner, places, stays.by_place)
+    edited = await services.edited_places.places(past.device, places)
+    # What the owner has left out is in no list. Names and labels are told once the job has them,
+    # since homes are.
+    there = {row["place_id"] for row in edited}
+    kept = [row for row in places if row["place_id"] in there]
+    told = services.friend_filter.places(past.owner, kept, stays.by_place)
     return await _rows_answer(told, past, services)
 
 

@@ -18,6 +18,7 @@ import msgspec
 from aiohttp import web
 
 from gateway.factors.passkeys import CHALLENGES_SECRET, PasskeyRefused
+from gateway.factors.second_factor import is_recovery_code
 from gateway.http.ingest.ingest import Ingest
 from gateway.http.requests.authentication import Credentials, reader, remote_of, verify
 from gateway.http.requests.browsers import (
@@ -154,11 +155,15 @@ class SessionRoutes:
             return
         if not code:
             raise _SecondFactorNeeded
-        failed_logins.begin_second_factor(user)
+        # Who has the password and guesses codes must not keep the owner from a recovery code.
+        is_guessable = not is_recovery_code(code)
+        if is_guessable:
+            failed_logins.begin_second_factor(user)
         if not await asyncio.to_thread(factors.take, user, code, time.time()):
             self._services.metrics.unauthorized += 1
             raise unauthorized("this code is wrong, or has been used")
-        failed_logins.right_second_factor(user)
+        if is_guessable:
+            failed_logins.right_second_factor(user)
 
     async def _session_of_passkey(
         self, request: web.Request, answer: dict[str, Any], agent: str

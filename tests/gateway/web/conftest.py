@@ -47,7 +47,7 @@ DEADLINE_MS = 90_000
 #: The policy that the gateway sends; the page has to work under it.
 CONTENT_SECURITY_POLICY = (
     "default-src 'self'; img-src 'self' data: blob:; worker-src 'self' blob:; "
-    "style-src 'self'; connect-src 'self' ws: wss:"
+    "style-src 'self'; connect-src 'self'"
 )
 
 
