@@ -245,6 +245,7 @@ cdef class Lens:
     cdef uint8_t* members        # a bit for each number: it is inside
     cdef Py_ssize_t members_bytes
     cdef Py_ssize_t _points_from
+    cdef Py_ssize_t _visible     # devices elsewhere too, as the last frame tells
     cdef dict _sent              # key of a cell: its row
     cdef bytes _whole
     cdef Py_ssize_t _whole_version
@@ -282,16 +283,30 @@ cdef class Lens:
         `counts` are of this level and this tick; None if counts are not made in this tick. O(moved
         devices) for points, O(cells) for counts, and O(devices) at the first call.
         """
+        cdef bint is_new
         if self.version == 0:
             self.inside = self._look_at_all(positions)
             self.has_points = self.inside <= self._points_from
             if not self.has_points and counts is None:
                 counts = LevelCounts(positions, self.level, now)
             if self.has_points:
+                self._visible = positions.alive
                 return self._renew()
         if self.has_points:
-            return self._refresh_points(positions, counts, now)
-        return counts is not None and self._refresh_counts(positions, counts, now)
+            is_new = self._refresh_points(positions, counts, now)
+        else:
+            is_new = counts is not None and self._refresh_counts(positions, counts, now)
+        if not is_new and self._visible != positions.alive:
+            # Nothing has changed here, but there are more devices elsewhere, or fewer.
+            self.delta = frame(
+                POINTS if self.has_points else COUNTS, False, self.level,
+                NULL, 0, 0, NULL, 0, 0, self.inside, positions.alive, now
+            )
+            self.version += 1
+            is_new = True
+        if is_new:
+            self._visible = positions.alive
+        return is_new
 
     cdef bint _renew(self):
         """There is a frame that is no change of the last one."""

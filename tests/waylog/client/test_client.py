@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.consumers.running import Broker
+from tests.consumers.running import Broker, await_condition
 from tests.gateway.running import Gateway, Login
 from tests.ports import reserved_ports
 from waylog.client import (
@@ -76,6 +76,8 @@ def test_what_is_sent_is_read_back(waylog: Client, user: Login) -> None:
     assert len(sent.ids) == len(set(sent.ids)) == 60
     assert sent.rejected == []
     name = f"{user.name}/car"
+    # A view reads what the log has acknowledged a moment later.
+    await_condition(lambda: len(waylog.track(name)) == 60, 60, "all fixes")
     device = waylog.device(name)
     assert (device.device, device.user, device.name) == (name, user.name, "car")
     assert device.fix is not None
@@ -102,6 +104,7 @@ def test_what_is_sent_is_read_back(waylog: Client, user: Login) -> None:
 
 def test_one_point_is_a_track(waylog: Client, user: Login) -> None:
     waylog.send(Position(device="dog", lat=47, lon=9, altitude=455, time=BEGAN_MS, course=90))
+    await_condition(lambda: waylog.track(f"{user.name}/dog"), 60, "the fix")
     (point,) = waylog.track(f"{user.name}/dog", BEGAN)
     assert (point.lat, point.altitude, point.course, point.speed) == (47, 455, 90, None)
     assert waylog.track(f"{user.name}/dog", BEGAN + timedelta(hours=1)) == []
@@ -117,11 +120,12 @@ def test_large_tracks_go_in_several_requests(waylog: Client, user: Login) -> Non
     assert len(sent.ids) == 2_499
     assert [each.index for each in sent.rejected] == [1_700]
     assert "lat" in sent.rejected[0].reason
-    assert len(waylog.track(f"{user.name}/ship")) == 2_499
+    await_condition(lambda: len(waylog.track(f"{user.name}/ship")) == 2_499, 60, "all fixes")
 
 
 def test_all_devices_are_listed_whatever_the_page(waylog: Client, user: Login) -> None:
     waylog.send(Position(device=f"d{number:02}", lat=1, lon=2) for number in range(30))
+    await_condition(lambda: len(list(waylog.devices())) == 30, 60, "all devices")
     expected = [f"d{number:02}" for number in range(30)]
     assert [each.name for each in waylog.devices()] == expected
     assert [each.name for each in waylog.devices(page=7)] == expected
@@ -129,6 +133,7 @@ def test_all_devices_are_listed_whatever_the_page(waylog: Client, user: Login) -
 
 def test_names_that_have_to_be_encoded_are_found(waylog: Client, user: Login) -> None:
     waylog.send(Position(device="ä ö&%2F?", lat=1, lon=2))
+    await_condition(lambda: list(waylog.devices()), 60, "the device")
     (device,) = waylog.devices()
     assert device.name == "ä_ö&%2F?"
     assert waylog.device(device.device) == device
@@ -244,6 +249,7 @@ def test_tokens_of_devices_are_made_and_revoked(
     assert [each.device for each in waylog.device_tokens()] == [made.device]
     with Client(gateway.url, user=user.name, token=made.token) as watch:
         watch.send(Position(lat=1, lon=2))
+        await_condition(lambda: list(watch.devices()), 60, "the device")
         assert [each.device for each in watch.devices()] == [made.device]
         waylog.revoke_device_tokens("watch")
         with pytest.raises(ApiError) as caught:
@@ -255,8 +261,9 @@ def test_tokens_of_devices_are_made_and_revoked(
 
 def test_a_day_has_a_receipt(waylog: Client, user: Login) -> None:
     waylog.send(Position(device="phone", lat=1, lon=2))
-    receipt = waylog.receipt(f"{user.name}/phone")
-    assert receipt.acknowledged == 1
+    name = f"{user.name}/phone"
+    await_condition(lambda: waylog.receipt(name).acknowledged == 1, 60, "the receipt")
+    receipt = waylog.receipt(name)
     assert "unknown" in receipt.pushed
 
 
