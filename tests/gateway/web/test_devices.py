@@ -231,8 +231,15 @@ async def test_without_mqtt_it_is_not_offered(visit: Visit, owned: FakeGateway) 
     assert not any("MQTT" in app for app in apps)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize(
+    ("width", "theme"),
+    [
+        (390, "light"),
+        pytest.param(390, "dark", marks=pytest.mark.long),
+        pytest.param(1280, "light", marks=pytest.mark.long),
+        (1280, "dark"),
+    ],
+)
 async def test_nobody_is_kept_out(
     browser: Browser, owned: FakeGateway, width: int, theme: Literal["light", "dark"]
 ) -> None:

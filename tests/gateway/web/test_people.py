@@ -213,7 +213,9 @@ async def test_a_passkey_signs_in_and_no_copy_or_repetition_of_it(
         await expect(page.get_by_role("alert")).to_contain_text("not known here")
 
 
-@pytest.mark.parametrize(("width", "theme"), [(390, "dark"), (1280, "light")])
+@pytest.mark.parametrize(
+    ("width", "theme"), [(390, "dark"), pytest.param(1280, "light", marks=pytest.mark.long)]
+)
 async def test_a_link_is_made_handed_on_and_ended(
     browser: Browser, gateway: Gateway, width: int, theme: Literal["light", "dark"]
 ) -> None:

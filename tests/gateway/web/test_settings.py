@@ -40,7 +40,10 @@ async def test_the_language_is_the_browsers_and_another_can_be_chosen(
 
 @pytest.mark.parametrize(
     ("units", "facts"),
-    [("imperial", ("17 mph", "4,921 ft", "26 ft")), ("nautical", ("15 kn", "1,500 m", "8 m"))],
+    [
+        ("imperial", ("17 mph", "4,921 ft", "26 ft")),
+        pytest.param("nautical", ("15 kn", "1,500 m", "8 m"), marks=pytest.mark.long),
+    ],
 )
 async def test_units_are_those_that_were_chosen(
     visit: Visit, played: FakeGateway, units: str, facts: tuple[str, ...]
