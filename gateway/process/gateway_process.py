@@ -6,7 +6,7 @@ import asyncio
 import logging
 import sqlite3
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,7 +24,7 @@ from gateway.alerts.former_zones import FormerZones
 from gateway.alerts.log_table import LogTable
 from gateway.alerts.recent_events import RecentEvents
 from gateway.bodies.parsing import Parsing
-from gateway.fixes.erasure_reader import open_erasures
+from gateway.fixes.erasure_reader import Record, open_erasures
 from gateway.fixes.known_fixes import KnownFixes, device_key, fix_key, use_secret
 from gateway.fixes.siphash import KEY_BYTES
 from gateway.fixes.submit import Submitter
@@ -80,6 +80,7 @@ from gateway.views.snapshots.view_keeper import ViewKeeper
 from waylog.bounded_cache import BoundedCache
 from waylog.config import Endpoint
 from waylog.geofences.definition import decode_geofence
+from waylog.history.erasures import Erasures
 from waylog.history.place_edits import decode_place_edit
 from waylog.kafka.append_watch import AppendWatch
 from waylog.kafka.batch_producer import BatchProducer
@@ -313,6 +314,7 @@ class _Gateway:
         edits = LogTable(*log, PLACE_EDIT_TOPIC, self.producer, decode_place_edit)
         self.edited_places = EditedPlaces(edits)
         self.recent_events = RecentEvents(*log)
+        self._erased = Erasures()
         alert_store = AlertStore(
             settings.users.with_name(f"{settings.users.name}.alerts"),
             store.rights.secret(ALERTS_SECRET, ALERTS_KEY_BYTES),
@@ -366,6 +368,7 @@ class _Gateway:
         await asyncio.to_thread(check_writer_has_key, settings.bootstrap_servers)
         self.erasures.subscribe(self.submitter.on_erasures)
         self.erasures.subscribe(self.recent_events.on_erasures)
+        self.erasures.subscribe(self._uncount_erased)
         keeper = self.keeper = ViewKeeper(
             self._settings.bootstrap_servers,
             self._settings.client_id,
@@ -556,9 +559,12 @@ class _Gateway:
             await relay.start(self._settings.relay)
         await listen_with_tls(server, options, self._stack, reuse_port=self._settings.share_ports)
 
-    def _forget(self, device: str, erased_ms: int) -> None:
-        self.location_view.forget(device, erased_ms)
-        self.admission.forget(device)
+    def _uncount_erased(self, records: Sequence[Record]) -> None:
+        """Let erased devices not count among those of their users; takes topic `erasure`."""
+        for record in records:
+            erasure = self._erased.take(record.value())
+            if erasure is not None:
+                self.admission.forget(erasure.device)
 
     def _record_arrival(self, arrival: Arrival) -> None:
         self.submitter.submit_event(event_of(arrival, now_ms()))
