@@ -1,4 +1,4 @@
-"""Who is told of an event, and by which channels: what the owner of a zone has chosen."""
+"""Decides who is told of an event, and by which channels, as the owner of a zone has chosen."""
 
 from __future__ import annotations
 

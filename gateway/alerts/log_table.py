@@ -12,19 +12,17 @@ from typing import Any, Final, Generic, TypeVar
 
 from confluent_kafka import KafkaException
 
-from waylog.config import ConfigError
+from gateway.alerts.followed_topic import ANSWER_S, follow
 from waylog.kafka.batch_reader import BatchReader
 from waylog.kafka.clients import AppendError, LogUnreachable, ensure_topics
 from waylog.kafka.errors import error_text
 from waylog.kafka.topics import Topic
 from waylog.malformed import MALFORMED
-from waylog.sealing.sealing import LogProducer, repeated_opener
+from waylog.sealing.sealing import LogProducer
 
 logger = logging.getLogger(__name__)
 
 ValueT = TypeVar("ValueT")
-
-_ANSWER_S: Final = 10.0
 
 
 class LogTable(Generic[ValueT]):
@@ -56,7 +54,7 @@ class LogTable(Generic[ValueT]):
 
     @property
     def is_open(self) -> bool:
-        """Whether it has been read to its end once."""
+        """Tell whether it has been read to its end once."""
         return self._reader is not None
 
     async def of(self, owner: str) -> dict[str, ValueT]:
@@ -90,7 +88,7 @@ class LogTable(Generic[ValueT]):
 
         try:
             self._producer.send(self._topic.name, value, key.encode(), None, delivered)
-            async with asyncio.timeout(_ANSWER_S):
+            async with asyncio.timeout(ANSWER_S):
                 _, partition, offset = await done
                 while self._next.get(partition, 0) <= offset:
                     self._news.clear()
@@ -114,37 +112,17 @@ class LogTable(Generic[ValueT]):
                 return
             try:
                 await asyncio.to_thread(
-                    ensure_topics, self._servers, [self._topic], timeout_s=_ANSWER_S
+                    ensure_topics, self._servers, [self._topic], timeout_s=ANSWER_S
                 )
             except KafkaException as error:
                 raise LogUnreachable(f"topic {self._topic.name}: {error_text(error)}") from error
-            caught_up = asyncio.Event()
             try:
-                opened = repeated_opener(self._servers)
-            except ConfigError as error:
-                raise LogUnreachable(str(error)) from error
-            reader = BatchReader(
-                self._servers,
-                self._client_id,
-                self._topic.name,
-                asyncio.get_running_loop(),
-                on_records=self._take,
-                on_caught_up=caught_up.set,
-                opened=opened,
-            )
-            reader.start()
-            try:
-                async with asyncio.timeout(_ANSWER_S):
-                    await caught_up.wait()
-            except BaseException as error:
-                await reader.close()
+                self._reader = await follow(
+                    self._servers, self._client_id, self._topic.name, self._take
+                )
+            except BaseException:
                 self._by_owner.clear()
-                if isinstance(error, TimeoutError):
-                    raise LogUnreachable(
-                        f"topic {self._topic.name} does not answer in time"
-                    ) from error
                 raise
-            self._reader = reader
 
     def _take(self, records: Sequence[Any]) -> None:
         for record in records:

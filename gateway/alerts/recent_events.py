@@ -8,25 +8,22 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+from gateway.alerts.followed_topic import follow
 from gateway.fixes.erasure_reader import Record
 from gateway.notices.event_notices import kind_of
-from waylog.config import ConfigError
 from waylog.history.erasures import Erasures
 from waylog.kafka.batch_reader import BatchReader
-from waylog.kafka.clients import LogUnreachable
 from waylog.kafka.ranges.topic_extent import offsets_at, topic_extent
 from waylog.kafka.topics import EVENT
 from waylog.malformed import MALFORMED
 from waylog.messages import Event, decode_event
 from waylog.observability.telemetry import now_ms
-from waylog.sealing.sealing import repeated_opener
 
 _DAYS_MS: Final = 7 * 24 * 3_600_000
 #: Records of a partition that are read at a start, events that are kept of a user, and users.
 _RECORDS_MAX: Final = 5_000
 _EVENTS_MAX: Final = 200
 _USERS_MAX: Final = 5_000
-_ANSWER_S: Final = 10.0
 #: Requests of one user that wait for news.
 _WAITING_EACH_MAX: Final = 6
 
@@ -118,33 +115,14 @@ class RecentEvents:
             if self._reader is not None:
                 return
             starts = await asyncio.to_thread(self._starts)
-            caught_up = asyncio.Event()
             try:
-                opened = repeated_opener(self._servers)
-            except ConfigError as error:
-                raise LogUnreachable(str(error)) from error
-            reader = BatchReader(
-                self._servers,
-                self._client_id,
-                EVENT,
-                asyncio.get_running_loop(),
-                on_records=self._take,
-                on_caught_up=caught_up.set,
-                starts=starts,
-                opened=opened,
-            )
-            reader.start()
-            try:
-                async with asyncio.timeout(_ANSWER_S):
-                    await caught_up.wait()
-            except BaseException as error:
-                await reader.close()
+                self._reader = await follow(
+                    self._servers, self._client_id, EVENT, self._take, starts
+                )
+            except BaseException:
                 self._by_user.clear()
                 self._numbers.clear()
-                if isinstance(error, TimeoutError):
-                    raise LogUnreachable("events cannot be read in time") from error
                 raise
-            self._reader = reader
 
     def _starts(self) -> dict[int, int]:
         log = (self._servers, self._client_id, EVENT)

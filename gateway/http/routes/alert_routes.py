@@ -20,15 +20,17 @@ from gateway.alerts.channel_requests import (
 )
 from gateway.alerts.quiet_hours import BadQuietHours
 from gateway.http.ingest.ingest import Ingest
+from gateway.http.requests.own_users import own_user
 from gateway.http.requests.responses import COMMAND_BYTES_MAX, Refused, json_answer
 from gateway.http.requests.services import Services
-from gateway.http.routes.zone_routes import Changes, own_user
+from gateway.http.routes.zone_routes import Changes, reasons_for
 from gateway.users.auth import Identity
 from waylog.observability.telemetry import now_ms
 
 _PATH: Final = "/v1/alert-channels"
 _ONE: Final = f"{_PATH}/{{channel}}"
 _SETTINGS: Final = "/v1/alert-settings"
+_REASONS: Final = reasons_for("alerts")
 
 
 class AlertRoutes:
@@ -52,7 +54,7 @@ class AlertRoutes:
         ]
 
     async def _user(self, request: web.Request) -> Identity:
-        return await own_user(self._services, request, "alerts")
+        return await own_user(request, self._services, _REASONS)
 
     async def _body(self, request: web.Request, identity: Identity) -> bytes:
         self._changes.take(identity)

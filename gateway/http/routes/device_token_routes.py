@@ -16,18 +16,24 @@ from aiohttp import web
 from gateway.formats.characters import chosen_name
 from gateway.http.ingest.ingest import Ingest
 from gateway.http.ingest.registrations import TOKENS_MAX
-from gateway.http.requests.authentication import known_user
 from gateway.http.requests.browsers import url_of_platform
+from gateway.http.requests.own_users import Reasons, own_user
 from gateway.http.requests.responses import COMMAND_BYTES_MAX, Refused, json_answer
 from gateway.http.requests.services import Services
 from gateway.users.admission import QuotaExceeded
 from gateway.users.app_setups import SETUPS, AppSetup, NoMqtt, PhoneDevice, Platform
 from gateway.users.auth import Identity
-from gateway.users.database import DEVICE_NAME, OPERATOR, TooManyTokens
+from gateway.users.database import DEVICE_NAME, TooManyTokens
 from waylog.config import Endpoint
 from waylog.malformed import MALFORMED
 
 _PATH: Final = "/v1/device-tokens"
+
+_REASONS: Final = Reasons(
+    "tokens of devices are for users who have signed in",
+    "a token of one device cannot see, make or revoke tokens",
+    "only users of this platform can have devices",
+)
 
 
 class _Asked(msgspec.Struct):
@@ -59,18 +65,7 @@ class DeviceTokenRoutes:
         ]
 
     async def _user(self, request: web.Request) -> Identity:
-        identity = await known_user(
-            request, "tokens of devices are for users who have signed in", by_session=True
-        )
-        if identity.device is not None:
-            raise Refused(403, "a token of one device cannot see, make or revoke tokens")
-        if identity.user == OPERATOR:
-            raise Refused(
-                403, "devices belong to users: sign in as one (`waylog link USER` prints a link)"
-            )
-        if not await asyncio.to_thread(self._services.users.exists, identity.user):
-            raise Refused(403, "only users of this platform can have devices")
-        return identity
+        return await own_user(request, self._services, _REASONS)
 
     async def _list(self, request: web.Request) -> web.Response:
         identity = await self._user(request)

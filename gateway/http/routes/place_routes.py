@@ -9,9 +9,10 @@ from aiohttp import web
 
 from gateway.http.ingest.ingest import Ingest
 from gateway.http.requests.authentication import require_device
+from gateway.http.requests.own_users import own_user
 from gateway.http.requests.responses import COMMAND_BYTES_MAX, Refused, json_answer, unavailable
 from gateway.http.requests.services import Services
-from gateway.http.routes.zone_routes import Changes, from_log, own_user
+from gateway.http.routes.zone_routes import Changes, from_log, reasons_for
 from gateway.users.auth import Identity
 from gateway.views.places import PlacesUnavailable
 from waylog.great_circle import distance_m
@@ -22,6 +23,7 @@ from waylog.observability.telemetry import now_ms
 _ONE: Final = "/v1/devices/{device}/places/{place}"
 _EDITS: Final = "/v1/devices/{device}/place-edits"
 _NAME_CHARACTERS_MAX: Final = 200
+_REASONS: Final = reasons_for("places")
 _LABELS: Final = ("home", "work", "none")
 #: m; places that are farther apart are two.
 _MERGED_MAX_M: Final = 2_000.0
@@ -52,7 +54,7 @@ class PlaceRoutes:
         ]
 
     async def _asked(self, request: web.Request) -> tuple[Identity, str]:
-        identity = await own_user(self._services, request, "places")
+        identity = await own_user(request, self._services, _REASONS)
         device = request.match_info["device"]
         require_device(identity, device)
         if device.partition("/")[0] != identity.user:

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 import msgspec
 from aiohttp import web
 
 from gateway.http.ingest.ingest import Ingest
-from gateway.http.requests.authentication import known_user
+from gateway.http.requests.own_users import Reasons, own_user
 from gateway.http.requests.responses import COMMAND_BYTES_MAX, Refused, json_answer
 from gateway.http.requests.services import Services
 from gateway.notices.web_push import BadSubscription, Subscription, WebPush
 from gateway.users.auth import Identity
 from waylog.malformed import MALFORMED
+
+_REASONS: Final = Reasons(
+    "notifications are for users who have signed in",
+    "notifications tell of all devices of a user: sign in as the user",
+    "only users of this platform can have notifications",
+    operator=None,
+)
 
 
 class _Endpoint(msgspec.Struct):
@@ -42,14 +50,7 @@ class PushRoutes:
         return push
 
     async def _user(self, request: web.Request) -> Identity:
-        identity = await known_user(
-            request, "notifications are for users who have signed in", by_session=True
-        )
-        if identity.device is not None:
-            raise Refused(403, "notifications tell of all devices of a user: sign in as the user")
-        if not await asyncio.to_thread(self._services.users.exists, identity.user):
-            raise Refused(403, "only users of this platform can have notifications")
-        return identity
+        return await own_user(request, self._services, _REASONS)
 
     async def _key(self, _: web.Request) -> web.Response:
         return json_answer({"key": self._push().public_key()})

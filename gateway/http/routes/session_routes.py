@@ -155,7 +155,7 @@ class SessionRoutes:
             return
         if not code:
             raise _SecondFactorNeeded
-        # Who has the password and guesses codes must not keep the owner from a recovery code.
+        # Somebody with the password who guesses codes must not keep the owner from a recovery code.
         is_guessable = not is_recovery_code(code)
         if is_guessable:
             failed_logins.begin_second_factor(user)

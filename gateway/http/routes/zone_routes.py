@@ -19,11 +19,10 @@ from gateway.alerts.zone_requests import (
     shown_zone,
 )
 from gateway.http.ingest.ingest import Ingest
-from gateway.http.requests.authentication import known_user
+from gateway.http.requests.own_users import Reasons, own_user
 from gateway.http.requests.responses import COMMAND_BYTES_MAX, Refused, json_answer, unavailable
 from gateway.http.requests.services import Services
 from gateway.users.auth import Identity
-from gateway.users.database import OPERATOR
 from waylog.bounded_cache import BoundedCache
 from waylog.geofences.definition import Geofence, check_key, encode_geofence
 from waylog.kafka.clients import LogUnreachable
@@ -69,18 +68,19 @@ async def from_log(asked: Awaitable[Result]) -> Result:
         raise unavailable(f"the log does not answer: {error}") from error
 
 
-async def own_user(services: Services, request: web.Request, what: str) -> Identity:
-    """Return the user who asks about own things. Raises Refused."""
-    identity = await known_user(
-        request, f"{what} are for users who have signed in", by_session=True
+def reasons_for(what: str) -> Reasons:
+    """Return what is said to those to whom some things of users are refused."""
+    unknown = f"only users of this platform can have {what}"
+    return Reasons(
+        f"{what} are for users who have signed in",
+        f"{what} are of users and not of devices: sign in as the user",
+        unknown,
+        operator=unknown,
     )
-    if identity.device is not None:
-        raise Refused(403, f"{what} are of users and not of devices: sign in as the user")
-    if identity.user == OPERATOR or not await asyncio.to_thread(
-        services.users.exists, identity.user
-    ):
-        raise Refused(403, f"only users of this platform can have {what}")
-    return identity
+
+
+_ZONES: Final = reasons_for("zones")
+_EVENTS: Final = reasons_for("events")
 
 
 class ZoneRoutes:
@@ -103,7 +103,7 @@ class ZoneRoutes:
         ]
 
     async def _user(self, request: web.Request) -> Identity:
-        return await own_user(self._services, request, "zones")
+        return await own_user(request, self._services, _ZONES)
 
     async def _known(self, user: str) -> dict[str, Geofence]:
         return await from_log(self._services.alerts.zones.of(user))
@@ -172,7 +172,7 @@ class ZoneRoutes:
         return web.Response(status=204)
 
     async def _events(self, request: web.Request) -> web.Response:
-        identity = await own_user(self._services, request, "events")
+        identity = await own_user(request, self._services, _EVENTS)
         alerts = self._services.alerts
         text = request.query.get("wait", "0")
         if not text.isdecimal() or len(text) > 3:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 from aiohttp import web
@@ -15,18 +15,16 @@ from gateway.factors.second_factor import uri_of
 from gateway.http.ingest.ingest import Ingest
 from gateway.http.requests.accounts import Account, account_of, require_proof
 from gateway.http.requests.browsers import set_session_cookie
-from gateway.http.requests.responses import COMMAND_BYTES_MAX, Refused, json_answer
+from gateway.http.requests.responses import Refused, json_answer
 from gateway.http.requests.services import Services
+from gateway.http.routes.people.bodies import Asked, asked_of
 from gateway.limits.failed_logins import TooManyFailedLogins
 from gateway.users.browser_sessions import shown_id
 from gateway.users.database import UnknownUser
 from gateway.users.invitations import qr_picture
-from waylog.malformed import MALFORMED
 
 _PATH: Final = "/v1/account"
 _SECOND_FACTOR: Final = f"{_PATH}/second-factor"
-
-_Asked = TypeVar("_Asked", bound=msgspec.Struct)
 
 
 class _NewPassword(msgspec.Struct):
@@ -82,13 +80,9 @@ class AccountRoutes:
             web.delete(_SECOND_FACTOR, self._end_factor),
         ]
 
-    async def _asked(self, request: web.Request, type_: type[_Asked]) -> tuple[Account, _Asked]:
+    async def _asked(self, request: web.Request, type_: type[Asked]) -> tuple[Account, Asked]:
         account = await account_of(request, self._services)
-        try:
-            body = await self._ingest.read_body(request, bytes_max=COMMAND_BYTES_MAX)
-            return account, msgspec.json.decode(body or b"{}", type=type_)
-        except MALFORMED as error:
-            raise Refused(400, f"not understood: {error}") from error
+        return account, await asked_of(request, self._ingest, type_)
 
     async def _show(self, request: web.Request) -> web.Response:
         account = await account_of(request, self._services)

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from gateway.http.requests.authentication import known_user
+from gateway.http.requests.own_users import Reasons, own_user
 from gateway.http.requests.responses import Refused, json_answer
 from gateway.http.requests.services import Services
 from gateway.users.admission import QuotaExceeded
@@ -17,6 +17,12 @@ from gateway.users.database import OPERATOR
 
 _PATH: Final = "/v1/friends"
 FRIENDS_MAX: Final = 200
+
+_REASONS: Final = Reasons(
+    "friends are for users who have signed in",
+    "a token of one device cannot see or change who is a friend",
+    "only users of this platform have friends",
+)
 
 
 class Friend(msgspec.Struct, frozen=True):
@@ -27,7 +33,7 @@ class Friend(msgspec.Struct, frozen=True):
 
 
 class Friends(msgspec.Struct, frozen=True):
-    """Who sees one's devices, and whose one sees."""
+    """The users who see one's devices, and those whose devices one sees."""
 
     shown_to: list[Friend]
     seen: list[Friend]
@@ -49,18 +55,7 @@ class FriendRoutes:
         ]
 
     async def _user(self, request: web.Request) -> Identity:
-        identity = await known_user(
-            request, "friends are for users who have signed in", by_session=True
-        )
-        if identity.device is not None:
-            raise Refused(403, "a token of one device cannot see or change who is a friend")
-        if identity.user == OPERATOR:
-            raise Refused(
-                403, "devices belong to users: sign in as one (`waylog link USER` prints a link)"
-            )
-        if not await asyncio.to_thread(self._services.users.exists, identity.user):
-            raise Refused(403, "only users of this platform have friends")
-        return identity
+        return await own_user(request, self._services, _REASONS)
 
     async def _list(self, request: web.Request) -> web.Response:
         identity = await self._user(request)

@@ -13,9 +13,9 @@ from gateway.factors.passkeys import CHALLENGES_SECRET, PasskeyRefused
 from gateway.http.ingest.ingest import Ingest
 from gateway.http.requests.accounts import account_of, require_proof
 from gateway.http.requests.browsers import site_of
-from gateway.http.requests.responses import COMMAND_BYTES_MAX, Refused, json_answer
+from gateway.http.requests.responses import Refused, json_answer
 from gateway.http.requests.services import Services
-from waylog.malformed import MALFORMED
+from gateway.http.routes.people.bodies import asked_of
 
 _PATH: Final = "/v1/account/passkeys"
 _NAME_CHARACTERS_MAX: Final = 100
@@ -50,11 +50,7 @@ class PasskeyRoutes:
 
     async def _options(self, request: web.Request) -> web.Response:
         account = await account_of(request, self._services)
-        try:
-            body = await self._ingest.read_body(request, bytes_max=COMMAND_BYTES_MAX)
-            asked = msgspec.json.decode(body or b"{}", type=_Proof)
-        except MALFORMED as error:
-            raise Refused(400, f"not understood: {error}") from error
+        asked = await asked_of(request, self._ingest, _Proof)
         await require_proof(request, account, asked.password)
         options = self._services.users.passkeys.creation_options
         site = site_of(request)
@@ -62,11 +58,7 @@ class PasskeyRoutes:
 
     async def _add(self, request: web.Request) -> web.Response:
         account = await account_of(request, self._services)
-        try:
-            body = await self._ingest.read_body(request, bytes_max=COMMAND_BYTES_MAX)
-            asked = msgspec.json.decode(body, type=_NewPasskey)
-        except MALFORMED as error:
-            raise Refused(400, f"no passkey: {error}") from error
+        asked = await asked_of(request, self._ingest, _NewPasskey, "no passkey")
         name = " ".join(asked.name.split())[:_NAME_CHARACTERS_MAX]
         add = partial(self._services.users.passkeys.add, name=name, answer=asked.passkey)
         try:

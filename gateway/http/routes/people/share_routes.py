@@ -11,15 +11,15 @@ from aiohttp import web
 
 from gateway.formats.values import time_ms
 from gateway.http.ingest.ingest import Ingest
-from gateway.http.requests.authentication import known_user
 from gateway.http.requests.browsers import url_of_platform
+from gateway.http.requests.own_users import Reasons, own_user
 from gateway.http.requests.responses import COMMAND_BYTES_MAX, Refused, json_answer
 from gateway.http.requests.services import Services
 from gateway.shares.share import METRES_MAX, METRES_MIN, Offer, Precision, Share
 from gateway.shares.share_table import SHARES_MAX, TooManyShares
 from gateway.users.admission import QuotaExceeded
 from gateway.users.auth import Identity
-from gateway.users.database import DEVICE_NAME, OPERATOR
+from gateway.users.database import DEVICE_NAME
 from gateway.users.invitations import qr_picture
 from waylog.malformed import MALFORMED
 from waylog.observability.telemetry import now_ms
@@ -31,6 +31,12 @@ _PERIOD_DAYS_MAX: Final = 31
 _DAY_MS: Final = 86_400_000
 
 _Time = str | int | float
+
+_REASONS: Final = Reasons(
+    "shares are for users who have signed in",
+    "a token of one device cannot see, make or end shares",
+    "only users of this platform can share their devices",
+)
 
 
 class _Asked(msgspec.Struct, forbid_unknown_fields=True, rename={"begin": "from", "end": "to"}):
@@ -83,18 +89,7 @@ class ShareRoutes:
         ]
 
     async def _user(self, request: web.Request) -> Identity:
-        identity = await known_user(
-            request, "shares are for users who have signed in", by_session=True
-        )
-        if identity.device is not None:
-            raise Refused(403, "a token of one device cannot see, make or end shares")
-        if identity.user == OPERATOR:
-            raise Refused(
-                403, "devices belong to users: sign in as one (`waylog link USER` prints a link)"
-            )
-        if not await asyncio.to_thread(self._services.users.exists, identity.user):
-            raise Refused(403, "only users of this platform can share their devices")
-        return identity
+        return await own_user(request, self._services, _REASONS)
 
     async def _list(self, request: web.Request) -> web.Response:
         identity = await self._user(request)

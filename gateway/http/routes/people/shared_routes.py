@@ -36,7 +36,7 @@ class SharedDevice(msgspec.Struct, frozen=True):
 class SharedView(
     msgspec.Struct, frozen=True, rename={"shared_by": "by", "begin": "from", "end": "to"}
 ):
-    """Who shares what, until when; times in ms, and `now` by the clock of the platform."""
+    """A share as its viewers see it; times in ms, and `now` by the clock of the platform."""
 
     shared_by: str
     name: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from aiohttp import web
@@ -12,13 +12,13 @@ from aiohttp import web
 from gateway.http.ingest.ingest import Ingest
 from gateway.http.requests.authentication import known_user
 from gateway.http.requests.browsers import url_of_platform
-from gateway.http.requests.responses import COMMAND_BYTES_MAX, Refused, json_answer
+from gateway.http.requests.responses import Refused, json_answer
 from gateway.http.requests.services import Services
+from gateway.http.routes.people.bodies import asked_of
 from gateway.users.auth import Identity
 from gateway.users.browser_sessions import INVITATION_LIFETIME_S
 from gateway.users.database import OPERATOR, UnknownUser, User, UserExists
 from gateway.users.link_command import sign_in_link
-from waylog.malformed import MALFORMED
 from waylog.observability.telemetry import now_ms
 
 logger = logging.getLogger(__name__)
@@ -92,13 +92,6 @@ class UserAdminRoutes:
             raise Refused(409, "another administrator has to do that: nobody locks themselves out")
         return user
 
-    async def _asked(self, request: web.Request, type_: type[Any]) -> Any:
-        try:
-            body = await self._ingest.read_body(request, bytes_max=COMMAND_BYTES_MAX)
-            return msgspec.json.decode(body or b"{}", type=type_)
-        except MALFORMED as error:
-            raise Refused(400, f"not understood: {error}") from error
-
     async def _list(self, request: web.Request) -> web.Response:
         await self._admin(request)
         return json_answer(await asyncio.to_thread(self._users))
@@ -123,7 +116,7 @@ class UserAdminRoutes:
 
     async def _invite(self, request: web.Request) -> web.Response:
         identity = await self._admin(request)
-        asked: _NewUser = await self._asked(request, _NewUser)
+        asked = await asked_of(request, self._ingest, _NewUser)
         users = self._services.users
         try:
             await asyncio.to_thread(users.add_invited, asked.name, asked.admin)
@@ -153,7 +146,7 @@ class UserAdminRoutes:
     async def _change(self, request: web.Request) -> web.Response:
         identity = await self._admin(request)
         user = self._named(request, identity)
-        asked: _Changes = await self._asked(request, _Changes)
+        asked = await asked_of(request, self._ingest, _Changes)
         try:
             await asyncio.to_thread(self._applied, user, asked)
         except ValueError as error:
