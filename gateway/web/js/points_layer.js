@@ -2,6 +2,7 @@
 // new one in the shader, so that a position costs eight numbers and no layout of any kind.
 
 import { LIVE_S, RECENT_S } from "./format.js";
+import { linked, release } from "./map/graphics.js";
 
 /** @import { DeviceRecord, DeviceStore } from "./device_store.js" */
 /** @import { CustomRenderMethodInput, Map as LibraryMap, Point } from "maplibre-gl" */
@@ -74,13 +75,7 @@ void main() {
 }`;
 
 /** @typedef {[number, number]} Mercator x eastwards, y southwards; the world is 0..1 */
-/**
- * @typedef {object} Graphics what was made on the graphics card
- * @property {WebGLProgram} program
- * @property {WebGLBuffer} buffer
- * @property {WebGLVertexArrayObject} array
- * @property {Record<string, WebGLUniformLocation | null>} uniforms
- */
+/** @typedef {import("./map/graphics.js").Graphics} Graphics */
 
 export class PointsLayer {
   /**
@@ -165,23 +160,8 @@ export class PointsLayer {
   onAdd(map, context) {
     const gl = /** @type {WebGL2RenderingContext} */ (context);
     this.map = map;
-    const program = gl.createProgram();
-    for (const [type, source] of /** @type {const} */ ([[gl.VERTEX_SHADER, VERTEX], [gl.FRAGMENT_SHADER, FRAGMENT]])) {
-      const shader = gl.createShader(type);
-      if (!shader) throw new Error("the graphics context is lost");
-      gl.shaderSource(shader, source);
-      gl.compileShader(shader);
-      if (!gl.getShaderParameter(shader, gl.COMPILE_STATUS)) throw new Error(gl.getShaderInfoLog(shader) ?? "");
-      gl.attachShader(program, shader);
-    }
-    ["a_from", "a_to", "a_rest"].forEach((name, index) => gl.bindAttribLocation(program, index, name));
-    gl.linkProgram(program);
-    if (!gl.getProgramParameter(program, gl.LINK_STATUS)) throw new Error(gl.getProgramInfoLog(program) ?? "");
-    /** @type {Record<string, WebGLUniformLocation | null>} */
-    const uniforms = {};
-    for (const name of ["u_matrix", "u_shift", "u_now", "u_glide", "u_scale", "u_pulse", "u_noses", "u_ages", "u_colours", "u_rim", "u_selected"]) {
-      uniforms[name] = gl.getUniformLocation(program, name);
-    }
+    const { program, uniforms } = linked(gl, VERTEX, FRAGMENT, ["a_from", "a_to", "a_rest"],
+      ["u_matrix", "u_shift", "u_now", "u_glide", "u_scale", "u_pulse", "u_noses", "u_ages", "u_colours", "u_rim", "u_selected"]);
     const buffer = gl.createBuffer();
     const array = gl.createVertexArray();
     gl.bindVertexArray(array);
@@ -201,10 +181,7 @@ export class PointsLayer {
    */
   onRemove(_map, context) {
     if (!this.graphics) return;
-    const gl = /** @type {WebGL2RenderingContext} */ (context);
-    gl.deleteBuffer(this.graphics.buffer);
-    gl.deleteVertexArray(this.graphics.array);
-    gl.deleteProgram(this.graphics.program);
+    release(/** @type {WebGL2RenderingContext} */ (context), this.graphics);
     this.graphics = null;
   }
 

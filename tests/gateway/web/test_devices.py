@@ -14,13 +14,13 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import pytest_asyncio
 import zxingcpp
-from axe_playwright_python.async_playwright import Axe
 from paho.mqtt import client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from playwright.async_api import Browser, Page, expect
 
 from tests.end_to_end.running import Platform, start_platform
 from tests.gateway.running import answered
+from tests.gateway.web.accessibility import self_check
 from tests.gateway.web.conftest import FakeGateway, Visit
 from tests.http_session import http_session
 
@@ -276,9 +276,3 @@ async def test_nobody_is_kept_out(
         assert visit.complaints == []
     finally:
         await context.close()
-
-
-async def self_check(page: Page) -> None:
-    """Let axe look at the page; what it finds is the message of the failure."""
-    found = (await Axe().run(page)).response["violations"]
-    assert [(each["id"], [node["html"] for node in each["nodes"]][:3]) for each in found] == []

@@ -6,9 +6,9 @@ import re
 from typing import Any, Literal
 
 import pytest
-from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, expect
 
+from tests.gateway.web.accessibility import self_check
 from tests.gateway.web.conftest import FakeGateway, Visit
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
@@ -291,9 +291,3 @@ async def test_nobody_is_kept_out(
         assert visit.complaints == []
     finally:
         await context.close()
-
-
-async def self_check(page: Page) -> None:
-    """Let axe look at the page; what it finds is the message of the failure."""
-    found = (await Axe().run(page)).response["violations"]
-    assert [(each["id"], [node["html"] for node in each["nodes"]][:3]) for each in found] == []

@@ -19,8 +19,9 @@ from tests.attacks.test_sessions import JSON
 from tests.consumers.running import Broker
 from tests.gateway.raw_http import ask
 from tests.gateway.running import Gateway, Login, answered
+from tests.gateway.web.accessibility import self_check
 from tests.gateway.web.conftest import DEADLINE_MS, Visit
-from tests.gateway.web.test_devices import scanned, self_check
+from tests.gateway.web.test_devices import scanned
 from tests.gateway.web.test_share_page import HOSTILE_NAME, known, send
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]

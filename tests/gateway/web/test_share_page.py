@@ -13,8 +13,8 @@ from playwright.async_api import Browser, Page, Request, expect
 
 from tests.consumers.running import Broker
 from tests.gateway.running import Gateway, Login, answered, json_of
+from tests.gateway.web.accessibility import self_check
 from tests.gateway.web.conftest import Visit
-from tests.gateway.web.test_devices import self_check
 from waylog.observability.telemetry import now_ms
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]

@@ -17,11 +17,11 @@ from typing import Any, Literal
 import pytest
 import pytest_asyncio
 from aiohttp import web
-from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Locator, Page, expect
 
 from tests.end_to_end.running import Platform, start_platform
 from tests.gateway.running import answered, json_of
+from tests.gateway.web.accessibility import self_check
 from tests.gateway.web.conftest import FakeGateway, Visit
 from tests.http_session import http_session
 
@@ -265,13 +265,6 @@ async def test_nobody_is_kept_out(
         assert visit.complaints == []
     finally:
         await context.close()
-
-
-async def self_check(page: Page, name: str) -> None:
-    """Let axe look at the page; what it finds is the message of the failure."""
-    found = (await Axe().run(page)).response["violations"]
-    seen = [(each["id"], [node["html"] for node in each["nodes"]][:3]) for each in found]
-    assert seen == [], name
 
 
 # --- the platform ---------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 // Where devices in sight have just been: each movement is a line that fades, in one draw call. A
 // ring of the newest ones: memory does not grow, however long the page is open.
 
+import { linked, release } from "../map/graphics.js";
 import { mercator, translated } from "../points_layer.js";
 
 /** @import { CustomRenderMethodInput, Map as LibraryMap } from "maplibre-gl" */
@@ -48,7 +49,7 @@ export class TrailsLayer {
     this.renderingMode = /** @type {const} */ ("2d");
     /** @type {LibraryMap | null} */
     this.map = null;
-    /** @type {import("../points_layer.js").Graphics | null} */
+    /** @type {import("../map/graphics.js").Graphics | null} */
     this.graphics = null;
     this.exact = new Float64Array(LINES * 4);
     this.data = new Float32Array(LINES * FLOATS);
@@ -99,18 +100,8 @@ export class TrailsLayer {
   onAdd(map, context) {
     const gl = /** @type {WebGL2RenderingContext} */ (context);
     this.map = map;
-    const program = gl.createProgram();
-    for (const [type, source] of /** @type {const} */ ([[gl.VERTEX_SHADER, VERTEX], [gl.FRAGMENT_SHADER, FRAGMENT]])) {
-      const shader = gl.createShader(type);
-      if (!shader) throw new Error("the graphics context is lost");
-      gl.shaderSource(shader, source);
-      gl.compileShader(shader);
-      if (!gl.getShaderParameter(shader, gl.COMPILE_STATUS)) throw new Error(gl.getShaderInfoLog(shader) ?? "");
-      gl.attachShader(program, shader);
-    }
-    ["a_from", "a_to", "a_time"].forEach((name, index) => gl.bindAttribLocation(program, index, name));
-    gl.linkProgram(program);
-    if (!gl.getProgramParameter(program, gl.LINK_STATUS)) throw new Error(gl.getProgramInfoLog(program) ?? "");
+    const { program, uniforms } = linked(gl, VERTEX, FRAGMENT, ["a_from", "a_to", "a_time"],
+      ["u_matrix", "u_shift", "u_now", "u_fade", "u_width", "u_size", "u_colour"]);
     const buffer = gl.createBuffer();
     const array = gl.createVertexArray();
     gl.bindVertexArray(array);
@@ -122,12 +113,6 @@ export class TrailsLayer {
       gl.vertexAttribDivisor(index, 1);
     }
     gl.bindVertexArray(null);
-    // Asked for once: each question waits until all is drawn.
-    /** @type {Record<string, WebGLUniformLocation | null>} */
-    const uniforms = {};
-    for (const name of ["u_matrix", "u_shift", "u_now", "u_fade", "u_width", "u_size", "u_colour"]) {
-      uniforms[name] = gl.getUniformLocation(program, name);
-    }
     this.graphics = { program, buffer, array, uniforms };
     this.changed = true;
   }
@@ -138,10 +123,7 @@ export class TrailsLayer {
    */
   onRemove(_map, context) {
     if (!this.graphics) return;
-    const gl = /** @type {WebGL2RenderingContext} */ (context);
-    gl.deleteBuffer(this.graphics.buffer);
-    gl.deleteVertexArray(this.graphics.array);
-    gl.deleteProgram(this.graphics.program);
+    release(/** @type {WebGL2RenderingContext} */ (context), this.graphics);
     this.graphics = null;
   }
 
