@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from waylog.kafka.clients import ensure_topics
 from waylog.kafka.librdkafka_producer import append_records
 from waylog.kafka.topics import Topic
-from waylog.sealing.sealing import check_writer_has_key, shared_key_ring
+from waylog.sealing.sealing import key_ring_of_writer
 
 
 def write_definitions(
@@ -19,8 +19,7 @@ def write_definitions(
     ConfigError without the master key of a log whose values are sealed.
     """
     ensure_topics(bootstrap_servers, [topic], timeout_s=10.0)
-    check_writer_has_key(bootstrap_servers)
-    ring = shared_key_ring(bootstrap_servers)
+    ring = key_ring_of_writer(bootstrap_servers)
     records: list[tuple[str, bytes, bytes | None]] = []
     for key, value in definitions.items():
         name = key.encode()

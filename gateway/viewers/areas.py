@@ -29,9 +29,10 @@ from gateway.viewers.lens import (
     SentNames,
     chosen_frame,
 )
-from gateway.viewers.viewers import BoundingBox, Viewer
+from gateway.viewers.viewers import Viewer
 from gateway.views.live_positions import LivePositions, mercator
 from gateway.views.location_view import LocationView
+from waylog.bounding_box import BoundingBox
 from waylog.malformed import MALFORMED
 
 #: Seconds between two ticks, and ticks between two counts.

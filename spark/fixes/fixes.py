@@ -54,19 +54,3 @@ def distances_m(
     north = lat_2 - lat_1
     result: NDArray[np.float64] = METRES_PER_DEGREE * np.sqrt(north * north + east * east)
     return result
-
-
-def great_circles_m(
-    lat_1: NDArray[np.float64],
-    lon_1: NDArray[np.float64],
-    lat_2: NDArray[np.float64],
-    lon_2: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """Return distances on the sphere, in m; accurate everywhere, at several times the cost."""
-    north, south = np.radians(lat_1), np.radians(lat_2)
-    half_lon = np.radians(lon_2 - lon_1) / 2
-    square = (
-        np.sin((south - north) / 2) ** 2 + np.cos(north) * np.cos(south) * np.sin(half_lon) ** 2
-    )
-    result: NDArray[np.float64] = 2 * EARTH_RADIUS_M * np.arcsin(np.sqrt(np.minimum(square, 1.0)))
-    return result

@@ -16,9 +16,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spark.fixes.fixes import great_circles_m
 from spark.places.stay_points import link_places
 from spark.places.stays import Stays
+from waylog import great_circle
 
 # A way shorter than this (m) may be an error of measurement.
 _LEAP_MIN_M: Final = 1_000.0
@@ -103,7 +103,7 @@ def _without_outings(stays: Stays) -> Stays:
     if len(begins) < 2:
         return stays
     ends = np.concatenate([begins[1:], [len(region)]]) - 1
-    ways = great_circles_m(
+    ways = great_circle.distances_m(
         stays.lat[ends[:-1]], stays.lon[ends[:-1]], stays.lat[begins[1:]], stays.lon[begins[1:]]
     )
     far = ways > _OUTING_M
@@ -129,7 +129,9 @@ def _without_sallies(stays: Stays) -> Stays:
     swift = np.full(len(stays.start), _SALLY_M)
     for metres, gap in ((came, stays.first - stays.before), (went, stays.after - stays.seen)):
         swift = np.minimum(swift, metres * 1000 / np.maximum(gap, 1000) * (metres > _SALLY_M))
-    back = great_circles_m(stays.before_lat, stays.before_lon, stays.after_lat, stays.after_lon)
+    back = great_circle.distances_m(
+        stays.before_lat, stays.before_lon, stays.after_lat, stays.after_lon
+    )
     short = stays.seen - stays.first - stays.quiet < _OUTING_MS
     rows = np.flatnonzero((swift > _SALLY_M_PER_S) & (back <= _AGAIN_M) & short)
     if not len(rows):
@@ -169,7 +171,9 @@ class _Seen(NamedTuple):
         )
 
     def way_m(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.float64]:
-        return great_circles_m(self.lat[one], self.lon[one], self.lat[other], self.lon[other])
+        return great_circle.distances_m(
+            self.lat[one], self.lon[one], self.lat[other], self.lon[other]
+        )
 
     def leaps(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Tell which ways cannot have been made."""

@@ -22,8 +22,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from spark.fixes.fixes import great_circles_m
 from spark.places.stays import Stays
+from waylog import great_circle
 
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 60 * _MINUTE_MS
@@ -210,7 +210,9 @@ def _share(
 
 def _on_the_way(stays: Stays) -> NDArray[np.bool_]:
     """Return which stays lie between the fixes before and after them, and may be none."""
-    direct = great_circles_m(stays.before_lat, stays.before_lon, stays.after_lat, stays.after_lon)
+    direct = great_circle.distances_m(
+        stays.before_lat, stays.before_lon, stays.after_lat, stays.after_lon
+    )
     result: NDArray[np.bool_] = stays.came_m + stays.went_m <= _DETOUR * direct
     return result
 

@@ -9,8 +9,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from spark.fixes.fixes import METRES_PER_DEGREE, Fixes, great_circles_m, to_degrees
+from spark.fixes.fixes import METRES_PER_DEGREE, Fixes, to_degrees
 from spark.places.stay_points import STAY_TYPE, StayFinder
+from waylog import great_circle
 
 #: Metres within which stays are linked.
 LINK_M: Final = 100.0
@@ -110,7 +111,7 @@ def _way_m(
     lat: NDArray[np.float64],
     lon: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    return np.where(absent, 0.0, great_circles_m(stays.lat, stays.lon, lat, lon))
+    return np.where(absent, 0.0, great_circle.distances_m(stays.lat, stays.lon, lat, lon))
 
 
 def stays_of(fixes: Fixes) -> Stays:

@@ -21,7 +21,7 @@ from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 from waylog.kafka.ranges.topic_reader import read_topic
 from waylog.kafka.topics import PLACE, PLACE_EDIT, TOPICS
 from waylog.malformed import MALFORMED
-from waylog.sealing.sealing import check_writer_has_key, opener, shared_key_ring
+from waylog.sealing.sealing import key_ring_of_writer, opener
 
 logger = logging.getLogger(__name__)
 
@@ -84,8 +84,7 @@ def publish_places(servers: str, places: str, devices: Sequence[str]) -> None:
 def _append(servers: str, topic: str, records: Sequence[tuple[bytes, bytes | None]]) -> None:
     # A log that was created by an older version lacks this topic.
     ensure_topics(servers, [each for each in TOPICS if each.name == topic], timeout_s=10.0)
-    check_writer_has_key(servers)
-    keys = shared_key_ring(servers)
+    keys = key_ring_of_writer(servers)
     producer = LibrdkafkaProducer(producer_config(servers, "waylog-places"))
     failures: list[str] = []
 

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from waylog.bounding_box import BoundingBox
 from waylog.client.answers import Device
 from waylog.client.errors import ApiError
 from waylog.malformed import MALFORMED
@@ -36,16 +37,10 @@ class Subscription(msgspec.Struct, frozen=True, tag="subscribe", tag_field="type
         """Yield what is known of a device if it is wanted; `user` is who asks."""
         if not self.friends and user is not None and device.user != user:
             return
+        box = None if self.bbox is None else BoundingBox(*self.bbox)
         for event in (device.fix, device.address):
-            if event is not None and self._has(event.lat, event.lon):
+            if event is not None and (box is None or box.contains(event.lat, event.lon)):
                 yield event
-
-    def _has(self, lat: float, lon: float) -> bool:
-        if self.bbox is None:
-            return True
-        west, south, east, north = self.bbox
-        within = west <= lon <= east if west <= east else lon >= west or lon <= east
-        return within and south <= lat <= north
 
 
 class _Head(msgspec.Struct):

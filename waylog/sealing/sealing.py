@@ -236,6 +236,12 @@ def sealed_if_configured(
     return SealedLog(producer, ring, loop)
 
 
+def key_ring_of_writer(bootstrap_servers: str) -> KeyRing | None:
+    """Return `shared_key_ring` for somebody who writes; see `check_writer_has_key`."""
+    check_writer_has_key(bootstrap_servers)
+    return shared_key_ring(bootstrap_servers)
+
+
 def check_writer_has_key(bootstrap_servers: str) -> None:
     """Check before the first record that what is written here is sealed if the log's values are.
 

@@ -26,8 +26,9 @@ from gateway.users.auth import Identity
 from gateway.viewers.cursors import BadCursor, Cursor, encode_cursor
 from gateway.viewers.live_events import EVENT_NAMES, sse_of
 from gateway.viewers.log_range import LogRanges, RangeCutOff
-from gateway.viewers.viewers import BoundingBox, Filter, TooManyViewers, Viewer
+from gateway.viewers.viewers import Filter, TooManyViewers, Viewer
 from gateway.views.view import ViewEvent
+from waylog.bounding_box import BoundingBox
 from waylog.network.connection_ends import reset
 from waylog.network.peer_parties import party_of
 from waylog.observability.telemetry import now_ms

@@ -72,7 +72,8 @@ from gateway.viewers.areas import Area, AreaViewer
 from gateway.viewers.cursors import encode_cursor
 from gateway.viewers.live_events import EVENT_NAMES, websocket_of
 from gateway.viewers.log_range import LogRanges, RangeCutOff
-from gateway.viewers.viewers import BoundingBox, Viewer
+from gateway.viewers.viewers import Viewer
+from waylog.bounding_box import BoundingBox
 from waylog.malformed import MALFORMED
 from waylog.messages import Rejected
 from waylog.network.token_bucket import TokenBucket

@@ -16,9 +16,10 @@ from gateway.friends.home_blur import RADIUS_M
 from gateway.users.auth import Identity
 from gateway.users.rights import Rights
 from gateway.viewers.areas import COUNT_TICKS, Area, AreaViewer
-from gateway.viewers.viewers import BoundingBox, Filter, Viewer
+from gateway.viewers.viewers import Filter, Viewer
 from tests.gateway.viewers.area_client import COUNTS, POINTS, AreaClient
 from tests.gateway.viewers.town import NOW, Homes, Town
+from waylog.bounding_box import BoundingBox
 
 ADMIN = Identity("root", admin=True)
 WORLD = BoundingBox(-180, -90, 180, 90)

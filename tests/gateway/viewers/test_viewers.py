@@ -24,9 +24,10 @@ from gateway.viewers import live_events
 from gateway.viewers import viewers as module
 from gateway.viewers.cursors import Cursor, CursorSeal, written
 from gateway.viewers.live_events import Batch, Feed, LiveEvent
-from gateway.viewers.viewers import BoundingBox, Filter, TooManyViewers, Viewer, Viewers
+from gateway.viewers.viewers import Filter, TooManyViewers, Viewer, Viewers
 from gateway.views.places import Places
 from gateway.views.view import ViewEvent
+from waylog.bounding_box import BoundingBox
 from waylog.messages import Fix, encode
 
 TELLING = FriendEventFilter(FriendFilter(Places(None), b"secret"))

@@ -22,11 +22,12 @@ from playwright.async_api import Browser, Page, async_playwright, expect
 from gateway.users.app_setups import SETUPS, PhoneDevice, Platform
 from gateway.users.auth import Identity
 from gateway.viewers.areas import TICK_S, Area, AreaViewer
-from gateway.viewers.viewers import BoundingBox, Filter, Viewer
+from gateway.viewers.viewers import Filter, Viewer
 from gateway.web import base_map, vendor
 from geoservice.tiles.served import ServedTiles
 from geoservice.web.tiles import TileRoutes
 from tests.gateway.viewers.town import Town
+from waylog.bounding_box import BoundingBox
 from waylog.config import Endpoint
 
 PAGE = Path(vendor.__file__).parent

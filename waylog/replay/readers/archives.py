@@ -10,14 +10,19 @@ import os
 import shutil
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Final
 
-from waylog.replay.readers.source import ZIP_MAGIC, Source, UnreadableTrack, one_track_of
+from waylog.replay.readers.source import (
+    ZIP_MAGIC,
+    Source,
+    UnreadableTrack,
+    damage_told,
+    one_track_of,
+)
 
 #: Archives in archives, and files in all of them together: more is no person's export.
 _DEPTH_MAX: Final = 3
@@ -48,7 +53,7 @@ def _of_file(path: Path) -> Iterator[Source]:
     if not is_archive:
         yield Source(path)
         return
-    with _damage(path), zipfile.ZipFile(path) as archive:
+    with damage_told(path), zipfile.ZipFile(path) as archive:
         if one_track_of(archive) is not None:
             yield Source(path)
             return
@@ -72,7 +77,7 @@ def _members(
                 raise UnreadableTrack(f"{name}: an archive of {member.file_size} bytes")
             with (
                 _extracted(archive, member) as file,
-                _damage(name),
+                damage_told(name),
                 zipfile.ZipFile(file) as inner,
             ):
                 yield from _members(path, inner, name, collection, depth + 1)
@@ -96,12 +101,3 @@ def _extracted(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[IO
             shutil.copyfileobj(packed, file)
         file.seek(0)
         yield file
-
-
-@contextmanager
-def _damage(name: object) -> Iterator[None]:
-    try:
-        yield
-    except (EOFError, zlib.error, zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
-        # zipfile raises the last two for archives that are encrypted or packed unusually.
-        raise UnreadableTrack(f"{name}: {error}") from error

@@ -28,6 +28,18 @@ class UnreadableTrack(ValueError):
     """A file is damaged or not of the format it seems to have; the message says where."""
 
 
+@contextmanager
+def damage_told(name: object) -> Iterator[None]:
+    """Raise UnreadableTrack, which names the file, for damage of what is packed."""
+    try:
+        yield
+    except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
+        raise UnreadableTrack(f"{name}: {error}") from error
+    except (RuntimeError, NotImplementedError) as error:
+        # zipfile raises these for archives that are encrypted or packed unusually.
+        raise UnreadableTrack(f"{name}: {error}") from error
+
+
 class Source:
     """A file that can be opened any number of times; compression is detected by content.
 
@@ -83,26 +95,17 @@ class Source:
 
     @contextmanager
     def _open_raw(self) -> Iterator[IO[bytes]]:
-        with self._opened() as raw:
-            try:
-                magic = raw.read(4)
-                raw.seek(0)
-                if magic.startswith(_GZIP_MAGIC):
-                    with gzip.open(raw) as unzipped:
-                        yield cast("IO[bytes]", io.BufferedReader(unzipped, 256 * 1024))
-                elif magic == ZIP_MAGIC:
-                    with (
-                        zipfile.ZipFile(raw) as archive,
-                        archive.open(_member(archive)) as member,
-                    ):
-                        yield member
-                else:
-                    yield raw
-            except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
-                raise UnreadableTrack(f"{self}: {error}") from error
-            except (RuntimeError, NotImplementedError) as error:
-                # zipfile raises these for archives that are encrypted or packed unusually.
-                raise UnreadableTrack(f"{self}: {error}") from error
+        with self._opened() as raw, damage_told(self):
+            magic = raw.read(4)
+            raw.seek(0)
+            if magic.startswith(_GZIP_MAGIC):
+                with gzip.open(raw) as unzipped:
+                    yield cast("IO[bytes]", io.BufferedReader(unzipped, 256 * 1024))
+            elif magic == ZIP_MAGIC:
+                with zipfile.ZipFile(raw) as archive, archive.open(_member(archive)) as member:
+                    yield member
+            else:
+                yield raw
 
     def _opened(self) -> IO[bytes]:
         return self.path.open("rb") if self._opener is None else self._opener()
