@@ -78,7 +78,7 @@ def rejected_record(record: InputRecord, reason: str, source: str, now_ms: int) 
     )
     key, raw = record.key(), record.value() or b""
     output = _rejected(key, raw, reason, source, now_ms, place)
-    return output._replace(headers=passed_on(headers_of(record)))
+    return msgspec.structs.replace(output, headers=passed_on(headers_of(record)))
 
 
 def rejected_result(output: OutputRecord, reason: str, source: str, now_ms: int) -> OutputRecord:
@@ -86,7 +86,7 @@ def rejected_result(output: OutputRecord, reason: str, source: str, now_ms: int)
     logger.warning("a result for topic %s goes to topic error", output.topic)
     place = {"topic": output.topic}
     rejected = _rejected(output.key, output.value, reason, source, now_ms, place)
-    return rejected._replace(headers=output.headers)
+    return msgspec.structs.replace(rejected, headers=output.headers)
 
 
 def _rejected(
