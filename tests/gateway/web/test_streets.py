@@ -70,7 +70,8 @@ async def test_land_sea_and_streets_have_the_colours_of_the_theme(
     async def colour(lat: float, lon: float) -> tuple[int, int, int]:
         await page.evaluate(
             """at => new Promise((resolve) => {
-                waylog.map.once("idle", resolve);
+                // Not with the event: it would be handed over with the whole map.
+                waylog.map.once("idle", () => resolve());
                 waylog.map.jumpTo({center: at, zoom: 16});
                 waylog.map.triggerRepaint();
             })""",
