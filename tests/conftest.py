@@ -4,6 +4,7 @@ import faulthandler
 import gc
 import os
 import socket
+import tempfile
 import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 from tests.certificates import Certificates
+from tests.memory_folder import memory_folder
 from waylog.process import stop_limit
 
 # On a busy machine an example may take long for reasons that have nothing to do with the code.
@@ -45,6 +47,16 @@ REAL_STDERR = pytest.StashKey[int]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """Have the files of many processes in memory, and say why a process of tests ends."""
+    if config.getoption("numprocesses", None) and not os.environ.get("TMPDIR"):
+        # Processes of tests inherit it. Tests that run one after the other try the disk.
+        folder = memory_folder()
+        if folder is not None:
+            os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+    _tell_why_the_process_ends(config)
+
+
+def _tell_why_the_process_ends(config: pytest.Config) -> None:
     """Say why a test's process ends, should a thread of the product end it.
 
     `waylog.process.threads.end_process` leaves without a word of pytest's, which has caught the log
