@@ -10,7 +10,7 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from geoservice.tiles.archive import replace_metadata
-from tests.gateway.web.conftest import DEADLINE_MS, FakeGateway, Visit
+from tests.gateway.web.conftest import DEADLINE_MS, PIXEL_RATIO, FakeGateway, Visit
 from tests.gateway.web.test_page import colour_at
 from tests.geoservice.tiles.harbour_extract import AT_SEA, DATA_TIME, LAT, LON, harbour_archive
 
@@ -92,7 +92,9 @@ async def test_names_are_in_the_browsers_language(browser: Browser, extract: Fak
     written = """layer => waylog.map.queryRenderedFeatures({layers: [layer]})
         .map((feature) => JSON.stringify(feature.layer.layout["text-field"]))"""
     for locale, street, town in (("ja", "港通り", "Porto"), ("de-AT", "Rue du Port", "Hafenstadt")):
-        context = await browser.new_context(locale=locale, reduced_motion="reduce")
+        context = await browser.new_context(
+            locale=locale, reduced_motion="reduce", device_scale_factor=PIXEL_RATIO
+        )
         context.set_default_timeout(DEADLINE_MS)
         visit = Visit(await context.new_page())
         await visit.open(f"{extract.url}#15/{LAT + 0.002}/{LON}")
