@@ -11,7 +11,7 @@ from playwright.async_api import Browser, Page, expect
 from tests.gateway.web.accessibility import self_check
 from tests.gateway.web.conftest import PIXEL_RATIO, FakeGateway, Visit
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.early, pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 HOUR = 3_600_000
 DAY = 24 * HOUR

@@ -24,7 +24,7 @@ from tests.gateway.web.conftest import DEADLINE_MS, PIXEL_RATIO, Visit
 from tests.gateway.web.test_devices import scanned
 from tests.gateway.web.test_share_page import HOSTILE_NAME, known, send
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.early, pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 PASSWORD = "correct horse battery"
 

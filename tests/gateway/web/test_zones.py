@@ -25,7 +25,7 @@ from tests.gateway.web.accessibility import self_check
 from tests.gateway.web.conftest import PIXEL_RATIO, FakeGateway, Visit
 from tests.http_session import http_session
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.early, pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 MARKUP = "<img src=x onerror=document.title=1>"
 DAY_MS = 86_400_000
