@@ -13,6 +13,8 @@ import logging
 import time
 from collections import deque
 from functools import partial
+from itertools import groupby
+from operator import methodcaller
 from typing import Final, Generic
 
 from confluent_kafka import (
@@ -59,6 +61,10 @@ _ANSWER_S: Final = 2.0
 _WELL_AFTER_S: Final = 15.0
 #: The kind of trouble that failed sessions are.
 SESSIONS: Final = "sessions"
+
+# Called from C, for each record.
+_error_of: Final = methodcaller("error")
+_partition_of: Final = methodcaller("partition")
 
 
 class Session(Generic[StateT]):
@@ -223,26 +229,32 @@ class Session(Generic[StateT]):
         """Return the records by partition, and those of delayed topics; errors are handled."""
         batch: dict[int, list[Message]] = {}
         delayed: list[Message] = []
-        begun, delayed_topics = batch.get, self._delayed_topics
-        for message in messages:
-            error = message.error()
-            if error is not None:
-                self._on_message_error(error)
-                continue
-            if delayed_topics and message.topic() in delayed_topics:
-                delayed.append(message)
-                continue
-            partition = message.partition()
-            records = begun(partition)  # type: ignore[arg-type]
+        if self._delayed_topics or any(map(_error_of, messages)):
+            messages = self._consumed(messages, delayed)
+        for partition, run in groupby(messages, _partition_of):
+            records = batch.get(partition)
             if records is None:
-                assignment = self._assignments.consumed.get(partition)  # type: ignore[arg-type]
+                assignment = self._assignments.consumed.get(partition)
                 if assignment is None or not assignment.restored:
                     # Revoked while the records were on their way: they are not committed, and
                     # the new owner gets them.
                     continue
-                records = batch[partition] = []  # type: ignore[index]
-            records.append(message)
+                records = batch[partition] = []
+            records += run
         return batch, delayed
+
+    def _consumed(self, messages: list[Message], delayed: list[Message]) -> list[Message]:
+        """Return the records of the topic that is consumed; adds others to `delayed`."""
+        consumed = []
+        for message in messages:
+            error = message.error()
+            if error is not None:
+                self._on_message_error(error)
+            elif message.topic() in self._delayed_topics:
+                delayed.append(message)
+            else:
+                consumed.append(message)
+        return consumed
 
     @performance_logged
     def _process(self, batch: dict[int, list[Message]]) -> None:
