@@ -290,7 +290,7 @@ def test_where_values_are_sealed_nothing_in_the_log_can_be_read_any_more(
 
     # Read everything again without the list of erased devices: the values cannot be decrypted.
     (out / "_checkpoint" / "arrow.json").unlink()
-    for name in ("_erased.json", *(path.name for path in out.glob("date=*"))):
+    for name in ("_erased.json", *(path.name for path in out.glob("month=*"))):
         (out / name).rename(tmp_path / name)
     job = history(log, out, "--engine", "arrow", "--once")
     assert job.process.wait(60) == 0
