@@ -347,6 +347,9 @@ def test_a_history_that_was_away_honours_an_erasure_and_takes_in_what_is_new(
     rows = rows_of(out)
     assert [row["time"] for row in rows if row["device"] == "demo/phone"] == [now]
     assert len(rows) == 201
+    # So does one that is written anew: the log has the erasures.
+    assert history(log, tmp_path / "anew", "--engine", "arrow", "--once").process.wait(60) == 0
+    assert rows_of(tmp_path / "anew") == rows
 
 
 def test_what_was_read_before_an_erasure_is_taken_out_when_it_gets_its_name(tmp_path: Path) -> None:
