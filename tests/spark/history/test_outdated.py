@@ -22,6 +22,7 @@ from tests.spark.history.outdated import write_outdated
 from tests.spark.history.test_compaction import Killed, append, compact, mortal_storage, some_fixes
 from tests.spark.history.test_readers import (
     READERS,
+    by_delta,
     by_history,
     by_history_duckdb,
     by_history_polars,
@@ -162,10 +163,10 @@ def test_killed_anywhere_while_it_renews_nothing_is_lost_or_doubled(
     assert in_order(by_history(out)[0]).equals(in_order(to_stored(rows)))
 
 
-PLAIN = [read for read in READERS if read is not by_history]
+OTHERS = [read for read in READERS if read not in {by_history, by_delta}]
 
 
-@pytest.mark.parametrize("read", PLAIN, ids=lambda read: read.__name__)
+@pytest.mark.parametrize("read", OTHERS, ids=lambda read: read.__name__)
 def test_other_programs_refuse_a_folder_of_two_layouts(
     old: tuple[Path, pa.Table], read: Callable[[Path], list[pa.Table]]
 ) -> None:

@@ -18,10 +18,13 @@ import pytest
 
 import waylog
 from spark.fixes.schema import DAY_MS
+from spark.history.compaction import compact_period, plan_period
+from spark.history.manifest import ManifestWriter
 from tests.spark.history.outdated import write_outdated
 from tests.spark.history.test_compaction import DAY as DAY_2026
 from tests.spark.history.test_compaction import append, compact, some_fixes
 from waylog.cli import main
+from waylog.history.history_reader import HistoryReader
 from waylog.history.row_layout import STORED_SCHEMA, to_stored
 
 if TYPE_CHECKING:
@@ -135,13 +138,13 @@ def by_pandas(out: Path) -> list[pa.Table]:
 def by_duckdb(out: Path) -> list[pa.Table]:
     with duckdb.connect() as connection:
         connection.execute("set timezone = 'UTC'")
-        source = f"from read_parquet('{out}/**/*.parquet', hive_partitioning = true)"
+        source = f"from read_parquet('{out}/*=*/*.parquet', hive_partitioning = true)"
         asked = (source, f"{source} where date = '{DAY}'", f"{source} where month = '{MONTH}'")
         return [connection.sql(each).to_arrow_table() for each in asked]
 
 
 def by_polars(out: Path) -> list[pa.Table]:
-    frame = pl.scan_parquet(f"{out}/**/*.parquet", hive_partitioning=True)
+    frame = pl.scan_parquet(f"{out}/*=*/*.parquet", hive_partitioning=True)
     asked = (frame, frame.filter(pl.col("date") == DAY), frame.filter(pl.col("month") == MONTH))
     return [each.collect().to_arrow() for each in asked]
 
@@ -171,10 +174,18 @@ def by_history_polars(out: Path) -> list[pa.Table]:
     return [each.collect().to_arrow() for each in asked]
 
 
-READERS = (
-    *(by_pyarrow, by_dataset, by_pandas, by_duckdb, by_polars),
-    *(by_history, by_history_duckdb, by_history_polars),
-)
+def by_delta(out: Path) -> list[pa.Table]:
+    from deltalake import DeltaTable
+
+    assert main(["history", "publish", "--out", str(out)]) == 0
+    dataset = DeltaTable(out).to_pyarrow_dataset()
+    day, since = pc.field("date") == DAY, pc.field("date") >= DAY
+    return [dataset.to_table(), dataset.to_table(filter=day), dataset.to_table(filter=since)]
+
+
+#: Programs that know nothing of Waylog, and those that follow its manifest.
+PLAIN = (by_pyarrow, by_dataset, by_pandas, by_duckdb, by_polars)
+READERS = (*PLAIN, by_history, by_history_duckdb, by_history_polars, by_delta)
 
 
 def checked(table: pa.Table) -> pa.Table:
@@ -210,6 +221,25 @@ def test_every_reader_sees_the_same_table(
 ) -> None:
     out, expected = state
     assert_all_read(read(out), in_order(expected))
+
+
+@pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)
+def test_while_files_are_exchanged_no_row_is_missing(
+    tmp_path: Path, read: Callable[[Path], list[pa.Table]]
+) -> None:
+    expected = in_order(to_stored(landed(tmp_path)))
+    writer = ManifestWriter(str(tmp_path))
+    reader = HistoryReader(str(tmp_path))
+    tasks = [plan_period(reader, period) for period in reader.periods()]
+    writer.commit(map(compact_period, tasks))
+    try:
+        # The old files are not deleted yet.
+        whole, day, _ = map(checked, read(tmp_path))
+    finally:
+        writer.close()
+    times = 2 if read in PLAIN else 1
+    assert whole.equals(pa.concat_tables([expected] * times).sort_by("kafka_offset"))
+    assert day.num_rows == times * 120
 
 
 def by_spark(session: SparkSession, out: Path) -> list[pa.Table]:
