@@ -70,8 +70,8 @@ FILE_BYTES: Final = 256 << 20
 SORT_ROWS: Final = 500_000
 
 # Encodings that every reader knows: BYTE_STREAM_SPLIT of whole numbers would save 3 %, and Trino
-# and many a Spark do not read it. Which encoding of texts is smaller depends on how a fleet names its fixes, so the first rows
-# of each file decide.
+# and many a Spark do not read it. Which encoding of texts is smaller depends on how a fleet names
+# its fixes, so the first rows of each file decide.
 _ID_ENCODINGS: Final = ("DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY")
 _ENCODINGS: Final = {
     "lat": "PLAIN",
