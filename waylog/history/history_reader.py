@@ -268,11 +268,15 @@ class HistoryReader:
         rows of other devices.
         """
         for file in self.files(period):
-            yield from self._scan_file(file, devices, columns)
+            yield from self.scan_file(file, devices, columns)
 
-    def _scan_file(
-        self, file: HistoryFile, devices: Sequence[str] | None, columns: Sequence[str] | None
+    def scan_file(
+        self,
+        file: HistoryFile,
+        devices: Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
     ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one file, as `scan` does."""
         import pyarrow.parquet as pq
 
         from waylog.history.row_layout import stored_names, to_rows
@@ -374,7 +378,7 @@ class HistoryReader:
         from waylog.history.row_layout import stored_names, to_rows
 
         if file.span is not None:
-            for batch in self._scan_file(file, [device], ["device", *columns]):
+            for batch in self.scan_file(file, [device], ["device", *columns]):
                 yield batch.filter(pc.equal(batch["device"], device)).select(list(columns))
             return
         with self.storage.open_input(file.path) as stream:

@@ -196,10 +196,10 @@ class HistoryTable:
         wanted = None if devices is None else pa.array(devices, pa.string())
         found: list[pa.RecordBatch] = []
         try:
-            for period in self._reader.periods():
-                if not _overlaps(period, from_ms, stop_ms):
+            for file in self._reader.files():
+                if not _overlaps(file.date, from_ms, stop_ms):
                     continue
-                for batch in self._reader.scan(period, devices, sorted(names - {"date"})):
+                for batch in self._reader.scan_file(file, devices, sorted(names - {"date"})):
                     found.append(to_stored(_within(batch, wanted, from_ms, stop_ms), schema))
         except FileNotFoundError:
             raise
