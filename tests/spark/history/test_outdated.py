@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import duckdb
 import polars as pl
@@ -39,6 +40,9 @@ from waylog.history.history_reader import HistoryReader, HistoryUnreadable
 from waylog.history.row_layout import HISTORY_SCHEMA, to_stored
 from waylog.history.storage import Storage
 from waylog.kafka.ranges.log_ranges import Range
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture
@@ -203,3 +207,14 @@ def test_a_delta_table_waits_until_all_files_are_renewed(
     append(out, some_fixes(10, first=600))
     assert main(["history", "publish", "--out", str(out)]) == 0
     assert deltalake.DeltaTable(out).to_pyarrow_table().num_rows == rows.num_rows + 10
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_spark_refuses_a_folder_of_two_layouts(
+    old: tuple[Path, pa.Table], session: SparkSession
+) -> None:
+    with pytest.raises(Exception, match="CONFLICTING_PARTITION_COLUMN_NAMES"):
+        session.read.parquet(str(old[0])).count()
+    compact(old[0])
+    assert session.read.parquet(str(old[0])).count() == old[1].num_rows
