@@ -312,6 +312,15 @@ class UserStore:
         self.second_factors.forget(name)
         self.passkeys.forget(name)
         self.notices.forget(name)
+        self._empty_write_ahead_log()
+
+    def _empty_write_ahead_log(self) -> None:
+        """Empty the file `-wal`, in which older pages still have what was deleted.
+
+        Waits for other processes that read just now, as long as for any lock.
+        """
+        with self._lock:
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def exists(self, name: str) -> bool:
         """Tell whether there is a user of that name that has not been revoked."""

@@ -185,7 +185,7 @@ class _Job:
         return [float(each) for each in re.findall(r" files, ([\d.]+) s", said)]
 
     def _paths(self) -> list[Path]:
-        return sorted(self._out.glob("date=*/*.parquet"))
+        return sorted(self._out.glob("month=*/*.parquet"))
 
     def rows(self) -> int:
         import pyarrow.parquet as pq
@@ -195,10 +195,12 @@ class _Job:
     def landed(self) -> list[LandedRows]:
         import pyarrow.parquet as pq
 
+        from waylog.history.row_layout import to_rows
+
         return [
             LandedRows(
                 path.stat().st_ctime_ns / 1e9,
-                pq.ParquetFile(path).read(["received"])["received"].to_numpy(),
+                to_rows(pq.ParquetFile(path).read(["received"]))["received"].to_numpy(),
             )
             for path in self._paths()
         ]

@@ -12,9 +12,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from spark.fixes.fixes import Fixes, to_units
+from spark.fixes.fixes import Fixes
 from waylog.history.history_reader import DeviceRun, device_runs
 from waylog.history.row_groups import read_row_groups
+from waylog.history.row_layout import stored_names, to_units
 from waylog.history.storage import Storage
 
 _WHERE: Final = ("kafka_partition", "kafka_offset")
@@ -76,8 +77,7 @@ def read_source(storage: Storage, source: Source) -> Iterator[Part]:
     with storage.open_input(source.path) as stream:
         file = pq.ParquetFile(stream, read_dictionary=["device"])
         runs = device_runs(file)
-        suffix = "" if runs is None else "_e7"
-        columns = ["time", f"lat{suffix}", f"lon{suffix}", "accuracy"]
+        columns = stored_names(file.schema_arrow.names, ["time", "lat", "lon", "accuracy"])
         if runs is None:
             columns.append("device")
         if source.offsets is not None:
@@ -107,9 +107,9 @@ def _part_of_runs(batch: pa.RecordBatch, runs: list[DeviceRun], start: int) -> P
     return Part(
         [run.device for run in own],
         np.repeat(np.arange(len(own), dtype=np.int32), counts),
-        batch["time"].to_numpy(),
-        batch["lat_e7"].to_numpy(),
-        batch["lon_e7"].to_numpy(),
+        _time(batch),
+        _units(batch, "lat"),
+        _units(batch, "lon"),
         _accuracy(batch),
     )
 
@@ -125,18 +125,30 @@ def is_new(
 
 
 def part_of(batch: pa.RecordBatch) -> Part:
-    """Return the fixes of a batch whose positions are in degrees."""
+    """Return the fixes of a batch, of rows or of a file."""
     device = batch["device"]
     if not pa.types.is_dictionary(device.type):
         device = pc.dictionary_encode(device)
     return Part(
         device.dictionary.to_pylist(),
         device.indices.to_numpy().astype(np.int32, copy=False),
-        batch["time"].to_numpy(),
-        to_units(batch["lat"].to_numpy()),
-        to_units(batch["lon"].to_numpy()),
+        _time(batch),
+        _units(batch, "lat"),
+        _units(batch, "lon"),
         _accuracy(batch),
     )
+
+
+def _time(batch: pa.RecordBatch) -> NDArray[np.int64]:
+    result: NDArray[np.int64] = batch["time"].cast(pa.int64()).to_numpy()
+    return result
+
+
+def _units(batch: pa.RecordBatch, name: str) -> NDArray[np.int32]:
+    """Return a coordinate, whether the column has degrees or, as older files, units."""
+    [stored] = stored_names(batch.schema.names, [name])
+    values = batch[stored].to_numpy()
+    return to_units(values) if stored == name else values
 
 
 def _accuracy(batch: pa.RecordBatch) -> NDArray[np.float32]:

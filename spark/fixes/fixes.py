@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from waylog.history.history_reader import UNITS_PER_DEGREE
+from waylog.history.row_layout import UNITS_PER_DEGREE
 
 #: Of the sphere that trackintel uses, because its stay points are the reference.
 EARTH_RADIUS_M: Final = 6_371_000.0
@@ -29,11 +29,6 @@ class Fixes(NamedTuple):
     def take(self, rows: NDArray[np.int64] | slice) -> Fixes:
         """Return the selected fixes."""
         return Fixes(self.time[rows], self.lat[rows], self.lon[rows], self.accuracy[rows])
-
-
-def to_units(degrees: NDArray[np.float64]) -> NDArray[np.int32]:
-    """Convert degrees to integers in units of 1e-7 degrees."""
-    return np.rint(degrees * UNITS_PER_DEGREE).astype(np.int32)
 
 
 def to_degrees(units: NDArray[np.int64] | NDArray[np.int32]) -> NDArray[np.float64]:

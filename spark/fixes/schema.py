@@ -1,8 +1,4 @@
-"""Fixes as Arrow columns: the rows of the history.
-
-The columns are the members of waylog.messages.Fix in their order, then partition and offset of the
-record in the log. A new member is a nullable column, which files written before do not have.
-"""
+"""Fixes of the log as rows of the history (waylog.history.row_layout)."""
 
 from __future__ import annotations
 
@@ -16,6 +12,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+
+from waylog.history.row_layout import DATE, FIX_FIELDS, HISTORY_SCHEMA
 
 # The times that a calendar date can represent: the years 1 to 9999.
 _TIME_MIN_MS: Final = -62_135_596_800_000
@@ -53,37 +51,11 @@ class StoredFix(msgspec.Struct, kw_only=True, gc=False):
     attributes: msgspec.Raw = _NO_ATTRIBUTES
 
 
-FIX_FIELDS: Final = (
-    pa.field("id", pa.string(), nullable=False),
-    pa.field("device", pa.string(), nullable=False),
-    pa.field("user", pa.string(), nullable=False),
-    pa.field("lat", pa.float64(), nullable=False),
-    pa.field("lon", pa.float64(), nullable=False),
-    pa.field("time", pa.int64(), nullable=False),
-    pa.field("received", pa.int64(), nullable=False),
-    pa.field("accuracy", pa.float64()),
-    pa.field("altitude", pa.float64()),
-    pa.field("vertical_accuracy", pa.float64()),
-    pa.field("speed", pa.float64()),
-    pa.field("course", pa.float64()),
-    pa.field("battery", pa.float64()),
-    pa.field("charging", pa.bool_()),
-    pa.field("trigger", pa.string()),
-    pa.field("source", pa.string()),
-    pa.field("attributes", pa.string()),
-)
-
-#: The schema of the history's rows.
-HISTORY_SCHEMA: Final = pa.schema(
-    [
-        *FIX_FIELDS,
-        pa.field("kafka_partition", pa.int32(), nullable=False),
-        pa.field("kafka_offset", pa.int64(), nullable=False),
-    ]
-)
-
 #: Columns that Parquet stores as a dictionary, since their values repeat (ids never do).
-DICTIONARY: Final = ("device", "user", "trigger", "source", "attributes", "kafka_partition")
+DICTIONARY: Final = (
+    *("device", "user", "trigger", "source", "attributes", "kafka_partition"),
+    DATE,
+)
 
 _decode: Final[Callable[[bytes], StoredFix]] = msgspec.json.Decoder(StoredFix).decode
 

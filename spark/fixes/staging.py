@@ -10,8 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark.fixes.schema import DAY_MS, DICTIONARY, HISTORY_SCHEMA, date_text, id_hashes
+from spark.fixes.schema import DAY_MS, DICTIONARY, date_text, id_hashes
+from waylog.history.file_names import OffsetSpan, landed_path
 from waylog.history.history_reader import erased_before
+from waylog.history.row_layout import HISTORY_SCHEMA, to_rows, to_stored
 from waylog.history.storage import Storage
 
 FOLDER: Final = "_landing"
@@ -63,9 +65,7 @@ class StagedFile(NamedTuple):
     @property
     def final_path(self) -> str:
         """The deterministic final name: the same when a batch is repeated."""
-        return (
-            f"date={self.date}/location-{self.partition}-{self.first:020d}-{self.last:020d}.parquet"
-        )
+        return landed_path(self.date, OffsetSpan(self.partition, self.first, self.last))
 
 
 def land(
@@ -119,12 +119,12 @@ def rewrite_landed(storage: Storage, path: str, erased: Mapping[str, int]) -> in
 
     The file keeps its name even without rows, because the name tells which offsets were read.
     """
-    table = storage.read_parquet(path)
+    table = to_rows(storage.read_parquet(path))
     kept = without_erased(table, erased)
     if kept.num_rows < table.num_rows:
         aside = f"{ERASING}/{uuid.uuid4().hex}"
         storage.create_folder(ERASING)
-        storage.write_parquet(aside, kept, **PARQUET_OPTIONS)
+        storage.write_parquet(aside, to_stored(kept), **PARQUET_OPTIONS)
         storage.rename(aside, path)
         storage.flush_folder(path.rpartition("/")[0])
     return int(table.num_rows - kept.num_rows)
@@ -142,7 +142,7 @@ def _write(
     for day in np.unique(days):
         rows = table if days.min() == days.max() else table.filter(pc.equal(pa.array(days), day))
         path = f"{FOLDER}/{partition}-{first}-{uuid.uuid4().hex}"
-        storage.write_parquet(path, rows, **PARQUET_OPTIONS)
+        storage.write_parquet(path, to_stored(rows), **PARQUET_OPTIONS)
         landed.append(
             StagedFile(
                 path,

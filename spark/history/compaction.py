@@ -4,7 +4,6 @@ When a month is over, its small days are merged once more, into one file. Rows a
 mean position of their device (along a Z-order curve), then by device, then by time. So a day or
 month of a device is contiguous, which suits tracks, the places job and delta encoding. Devices near
 each other are stored near each other, so that the statistics of a row group tell its area.
-Positions are integers in units of 1e-7 degrees.
 
 Files become current when the manifest names them (waylog.history.history_reader).
 """
@@ -25,26 +24,31 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from spark.fixes.fixes import to_units
-from spark.fixes.schema import DICTIONARY, HISTORY_SCHEMA
+from spark.fixes.schema import DICTIONARY
 from spark.fixes.staging import without_erased
-from waylog.history.history_reader import (
+from waylog.history.file_names import (
     MONTH_LENGTH,
+    HistoryFile,
+    OffsetSpan,
+    compacted_path,
+    folder_of,
+)
+from waylog.history.history_reader import (
     RUNS_KEY,
     CompactedDate,
     CompactedFile,
-    HistoryFile,
     HistoryReader,
-    OffsetSpan,
     encode_runs,
     merge_spans,
 )
 from waylog.history.row_groups import read_row_groups
+from waylog.history.row_layout import HISTORY_SCHEMA, STORED_SCHEMA, to_stored, to_units
 from waylog.history.storage import Storage
 from waylog.process.file_limit import raise_file_limit
 
-#: The schema of a compacted file: HISTORY_SCHEMA with positions in 1e-7 degrees.
-COMPACTED_SCHEMA: Final = pa.schema(
+# Rows while they are sorted: HISTORY_SCHEMA with positions as whole numbers of 1e-7 degrees, which
+# take half the memory, and whose sums are exact.
+_SORTED_SCHEMA: Final = pa.schema(
     [
         pa.field(f"{field.name}_e7", pa.int32(), nullable=False)
         if field.name in {"lat", "lon"}
@@ -65,20 +69,21 @@ FILE_BYTES: Final = 256 << 20
 #: Rows that are sorted in memory at a time.
 SORT_ROWS: Final = 500_000
 
-# Which encoding is smaller depends on how a fleet sends and names its fixes, so the first rows of
-# each file decide. The number is the compression level that pays off for the column.
-_NUMBER_ENCODINGS: Final = ("DELTA_BINARY_PACKED", "BYTE_STREAM_SPLIT")
-_TEXT_ENCODINGS: Final = ("DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY")
-_CHOICES: Final = {
-    # Ids have no repetitions, so searching for them only costs time.
-    "id": (_TEXT_ENCODINGS, 1),
-    "lat_e7": (_NUMBER_ENCODINGS, 9),
-    "lon_e7": (_NUMBER_ENCODINGS, 9),
-    "time": (_NUMBER_ENCODINGS, 15),
-    "received": (_NUMBER_ENCODINGS, 15),
-    "kafka_offset": (_NUMBER_ENCODINGS, 9),
+# Encodings that every reader knows: BYTE_STREAM_SPLIT of whole numbers would save 3 %, and Trino
+# and many a Spark do not read it. Which encoding of texts is smaller depends on how a fleet names
+# its fixes, so the first rows of each file decide.
+_ID_ENCODINGS: Final = ("DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY")
+_ENCODINGS: Final = {
+    "lat": "PLAIN",
+    "lon": "PLAIN",
+    "time": "DELTA_BINARY_PACKED",
+    "received": "DELTA_BINARY_PACKED",
+    "kafka_offset": "DELTA_BINARY_PACKED",
 }
 _LEVEL: Final = 9
+# Ids have no repetitions, so searching for them only costs time. Of positions, the next levels gain
+# half a percent and take half as long again.
+_LEVELS: Final = {"id": 1, "lat": 6, "lon": 6}
 _DICTIONARY: Final = (
     *DICTIONARY,
     *("accuracy", "altitude", "vertical_accuracy", "speed", "course", "battery"),
@@ -123,9 +128,10 @@ def plan_period(reader: HistoryReader, period: str) -> CompactionTask:
 
 
 def compact_period(task: CompactionTask) -> CompactionResult:
-    """Write the compacted files of a period under their final names; runs in a task.
+    """Write the compacted files of a period aside; runs in a task.
 
-    The files are not current before the manifest names them.
+    They get their names, and are current, when the manifest names them
+    (`ManifestWriter.commit`).
     """
     storage = Storage(task.history)
     raise_file_limit()  # each chunk has an open file while rows are distributed
@@ -176,7 +182,7 @@ class _Chunks:
             filled += rows
         order = {device: index for index, device in enumerate(devices)}
         if number == 0:
-            yield self._sorted(pa.Table.from_batches(self._read(), COMPACTED_SCHEMA), order)
+            yield self._sorted(pa.Table.from_batches(self._read(), _SORTED_SCHEMA), order)
             return
         with ExitStack() as stack:
             files = [stack.enter_context(self._scratch_file()) for _ in range(number + 1)]
@@ -201,9 +207,9 @@ class _Chunks:
             self.rows += batch.num_rows
 
     def _read(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield rows of all files in the order of the history, with columns of COMPACTED_SCHEMA."""
-        names = list(COMPACTED_SCHEMA.names if columns is None else columns)
-        schema = pa.schema([COMPACTED_SCHEMA.field(name) for name in names])
+        """Yield rows of all files in the order of the history, with columns of _SORTED_SCHEMA."""
+        names = list(_SORTED_SCHEMA.names if columns is None else columns)
+        schema = pa.schema([_SORTED_SCHEMA.field(name) for name in names])
         for file in self._task.files:
             with self._storage.open_input(file.path) as stream:
                 parquet = pq.ParquetFile(stream)
@@ -220,7 +226,7 @@ class _Chunks:
         self, order: dict[str, int], chunk_of: NDArray[np.int64], files: Sequence[IO[bytes]]
     ) -> None:
         options = pa.ipc.IpcWriteOptions(compression="lz4")
-        writers = [pa.ipc.new_stream(file, COMPACTED_SCHEMA, options=options) for file in files]
+        writers = [pa.ipc.new_stream(file, _SORTED_SCHEMA, options=options) for file in files]
         try:
             for batch in self._read():
                 position = _positions(batch["device"], order)
@@ -245,7 +251,7 @@ class _Chunks:
         while table.num_columns:
             columns.append(table.column(0).combine_chunks().take(places))
             table = table.remove_column(0)
-        table = pa.Table.from_arrays(columns, schema=COMPACTED_SCHEMA)
+        table = pa.Table.from_arrays(columns, schema=_SORTED_SCHEMA)
         # A fix that was sent again long after the first time: the first one in the log is kept.
         ids = table["id"].combine_chunks()
         again = np.zeros(len(rows), np.bool_)
@@ -345,24 +351,21 @@ def _compacted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def choose_encodings(sample: pa.Table) -> dict[str, str]:
-    """Choose the encoding of each column by the size of a sample."""
-    chosen = {}
-    for name, (encodings, level) in _CHOICES.items():
-        sizes = {}
-        for encoding in encodings:
-            stream = pa.BufferOutputStream()
-            pq.write_table(
-                sample.select([name]),
-                stream,
-                compression="zstd",
-                compression_level=level,
-                use_dictionary=False,
-                column_encoding={name: encoding},
-            )
-            sizes[encoding] = stream.tell()
-        chosen[name] = min(encodings, key=sizes.__getitem__)
-    return chosen
+def choose_id_encoding(ids: pa.Table) -> str:
+    """Choose the encoding of a file's ids, the only column, by the size of a sample."""
+    sizes = {}
+    for encoding in _ID_ENCODINGS:
+        stream = pa.BufferOutputStream()
+        pq.write_table(
+            ids,
+            stream,
+            compression="zstd",
+            compression_level=_LEVELS["id"],
+            use_dictionary=False,
+            column_encoding=encoding,
+        )
+        sizes[encoding] = stream.tell()
+    return min(_ID_ENCODINGS, key=sizes.__getitem__)
 
 
 class _Writer:
@@ -381,7 +384,7 @@ class _Writer:
         self.files: list[CompactedFile] = []
         self.rows = 0
         storage.create_folder(_FOLDER)
-        storage.create_folder(f"date={task.period}")
+        storage.create_folder(folder_of(task.period))
 
     def write(self, table: pa.Table) -> None:
         """Append sorted rows."""
@@ -390,7 +393,8 @@ class _Writer:
             if self._parquet is None:
                 self._open(table.slice(start, self._group_rows))
             piece = table.slice(start, self._group_rows)
-            self._parquet.write_table(piece, row_group_size=self._group_rows)
+            stored = to_stored(piece)
+            self._parquet.write_table(stored, row_group_size=self._group_rows)
             runs = pc.run_end_encode(piece["device"].combine_chunks())
             ends = runs.run_ends.to_numpy()
             for name, count in zip(
@@ -406,23 +410,19 @@ class _Writer:
 
     def write_empty(self) -> None:
         """Write a file without rows."""
-        self._open(COMPACTED_SCHEMA.empty_table())
-        self._parquet.write_table(COMPACTED_SCHEMA.empty_table())
+        self._open(_SORTED_SCHEMA.empty_table())
+        self._parquet.write_table(STORED_SCHEMA.empty_table())
 
     def _open(self, sample: pa.Table) -> None:
-        name = f"compacted-{self._run}-{len(self.files):05d}.parquet"
-        self._path = f"date={self._task.period}/{name}"
-        self._stream = self._storage.open_output(f"{_FOLDER}/{name}.tmp")
+        self._path = compacted_path(self._task.period, self._run, len(self.files))
+        self._stream = self._storage.open_output(_aside(self._path))
         self._parquet = pq.ParquetWriter(
             self._stream,
-            COMPACTED_SCHEMA,
+            STORED_SCHEMA,
             compression="zstd",
-            compression_level={
-                name: _CHOICES[name][1] if name in _CHOICES else _LEVEL
-                for name in COMPACTED_SCHEMA.names
-            },
+            compression_level=dict.fromkeys(STORED_SCHEMA.names, _LEVEL) | _LEVELS,
             use_dictionary=list(_DICTIONARY),
-            column_encoding=choose_encodings(sample),
+            column_encoding=_ENCODINGS | {"id": choose_id_encoding(sample.select(["id"]))},
             # For readers that do not use our list of devices in the footer.
             bloom_filter_options={
                 "device": {"ndv": max(64, len(sample["device"].unique())), "fpp": 0.01}
@@ -430,20 +430,33 @@ class _Writer:
         )
 
     def close(self) -> None:
-        """Finish the open file and give it its final name."""
+        """Finish the open file."""
         if self._parquet is None:
             return
         self._parquet.add_key_value_metadata({RUNS_KEY: encode_runs(self._runs)})
         self._parquet.close()
         size = self._stream.tell()
         self._stream.close()
-        aside = f"{_FOLDER}/{self._path.rpartition('/')[2]}.tmp"
-        self._storage.flush(aside)
-        self._storage.rename(aside, self._path)
-        self._storage.flush_folder(f"date={self._task.period}")
+        self._storage.flush(_aside(self._path))
         self.files.append(CompactedFile(self._path, self._file_rows, size))
         self._parquet = None
         self._runs, self._file_rows = [], 0
+
+
+def name_files(storage: Storage, files: Sequence[CompactedFile]) -> None:
+    """Give files that a compaction has written their names.
+
+    From then on until older files are deleted, programs that list folders see rows twice. So it is
+    done for all files at once, as late as possible.
+    """
+    for file in files:
+        storage.rename(_aside(file.path), file.path)
+    for folder in {file.path.rpartition("/")[0] for file in files}:
+        storage.flush_folder(folder)
+
+
+def _aside(path: str) -> str:
+    return f"{_FOLDER}/{path.rpartition('/')[2]}.tmp"
 
 
 def remove_scratch(storage: Storage) -> None:
@@ -457,8 +470,8 @@ def rewrite_without(
 ) -> tuple[CompactedFile, int]:
     """Rewrite a compacted file without erased rows, in the same order.
 
-    Returns the new file and the number of rows removed. The file is not current before the manifest
-    names it.
+    Returns the new file, which is written aside, and the number of rows removed. It gets its name
+    by `ManifestWriter.exchange`.
     """
     # One file is enough, because it only gets smaller.
     task = CompactionTask(storage.url, file.date, [file], {}, file_bytes=1 << 62)
@@ -468,8 +481,8 @@ def rewrite_without(
         writer = _Writer(storage, task, parquet.metadata.num_rows)
         for batch in read_row_groups(parquet, rows=_GROUP_ROWS_MAX):
             before += batch.num_rows
-            kept = without_erased(batch, erased)
-            writer.write(pa.Table.from_batches([kept], COMPACTED_SCHEMA))
+            kept = without_erased(_compacted(batch, _SORTED_SCHEMA), erased)
+            writer.write(pa.Table.from_batches([kept], _SORTED_SCHEMA))
     if not writer.rows:
         # A file without rows is simpler for all readers than no file.
         writer.write_empty()

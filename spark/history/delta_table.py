@@ -2,13 +2,13 @@
 
 The table is a transaction log (`_delta_log`) beside the files that names the current ones; no row
 is copied. A commit holds the changes since the last one, so a reader sees the history as it was
-before or after a compaction, never in between. A file has its positions in `lat` and `lon` (as
-ingested) or in `lat_e7` and `lon_e7` (compacted), and nulls in the other two.
+before or after a compaction, never in between.
 """
 
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
@@ -16,9 +16,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark.fixes.schema import HISTORY_SCHEMA
-from spark.history.compaction import COMPACTED_SCHEMA
+from spark.history.manifest import outdated
 from waylog.cli import CommandError
+from waylog.history.row_layout import STORED_SCHEMA
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -27,10 +27,8 @@ if TYPE_CHECKING:
     from waylog.history.storage import Storage
 
 _LOG: Final = "_delta_log"
-#: All columns are nullable, because each is missing in some files.
-_SCHEMA: Final = pa.schema(
-    [field.with_nullable(True) for field in pa.unify_schemas([HISTORY_SCHEMA, COMPACTED_SCHEMA])]
-)
+#: All columns are nullable, because one that is new is missing in older files.
+_SCHEMA: Final = pa.schema([field.with_nullable(True) for field in STORED_SCHEMA])
 
 
 class Published(NamedTuple):
@@ -50,7 +48,7 @@ def is_published(history: HistoryReader) -> bool:
 def publish(history: HistoryReader) -> Published:
     """Write the current files to the table, which is created the first time.
 
-    Raises CommandError when the table cannot be written.
+    Raises CommandError when the table cannot be written, or not all files have the same columns.
     """
     try:
         from deltalake.exceptions import DeltaError
@@ -59,6 +57,11 @@ def publish(history: HistoryReader) -> Published:
             "the Delta table needs a library: pip install 'waylog[delta]'"
         ) from error
     history.refresh()
+    if outdated(history):
+        raise CommandError(
+            f"{history.storage.url}: some files are of an earlier version and have other columns; "
+            "`waylog history compact` rewrites them"
+        )
     sizes = {file.path: file.bytes for file in history.files()}
     try:
         return _publish(history, sizes)
@@ -73,7 +76,10 @@ def _publish(history: HistoryReader, sizes: dict[str, int]) -> Published:
     url, options = _location(history.storage)
     now = time.time_ns() // 1_000_000
     table = DeltaTable(url, storage_options=options) if is_published(history) else None
-    known = _known(table)
+    schema: Any = Schema.from_arrow(_SCHEMA)
+    # The table of an earlier version gets the present columns together with files that have them.
+    renewed = table is not None and table.schema() != schema
+    known = {} if renewed else _known(table)
     added = [
         AddAction(path, size, {}, now, True, _statistics(history, path))
         for path, size in sizes.items()
@@ -82,12 +88,12 @@ def _publish(history: HistoryReader, sizes: dict[str, int]) -> Published:
     # A file that was rewritten under its name is only added, because the new entry replaces the
     # old.
     removed = [RemoveAction(path, True, now) for path in known if path not in sizes]
-    schema: Any = Schema.from_arrow(_SCHEMA)
     if table is None:
         create_table_with_add_actions(url, schema, added, name="waylog", storage_options=options)
         table = DeltaTable(url, storage_options=options)
     elif added or removed:
-        table.create_write_transaction([*added, *removed], "append", schema)
+        mode = "overwrite" if renewed else "append"
+        table.create_write_transaction([*added, *removed], mode, schema)
         table.update_incremental()
     return Published(table.version(), len(sizes), len(added), len(removed))
 
@@ -130,7 +136,13 @@ def _statistics(history: HistoryReader, path: str) -> str:
     ]
     said: dict[str, Any] = {"numRecords": metadata.num_rows}
     if bounds and all(each is not None and each.has_min_max for each in bounds):
-        said["minValues"] = {"time": min(each.min for each in bounds)}
-        said["maxValues"] = {"time": max(each.max for each in bounds)}
-        said["nullCount"] = {"time": 0}
+        said["minValues"] = _bound(min(each.min_raw for each in bounds))
+        said["maxValues"] = _bound(max(each.max_raw for each in bounds))
+        said["nullCount"] = {"time": 0, "date": 0}
     return msgspec.json.encode(said).decode()
+
+
+def _bound(time_ms: int) -> dict[str, str]:
+    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    text = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return {"time": text, "date": f"{moment:%Y-%m-%d}"}

@@ -23,11 +23,11 @@ from spark.history.compaction import rewrite_without
 from spark.history.manifest import ManifestWriter
 from waylog.config import ConfigError
 from waylog.history.erasures import append_erasures
+from waylog.history.file_names import HistoryFile
 from waylog.history.history_reader import (
     ERASED,
     CompactedFile,
     ErasedDevice,
-    HistoryFile,
     HistoryReader,
     device_runs,
     read_erased,

@@ -17,9 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spark.fixes.schema import DAY_MS, HISTORY_SCHEMA
+from spark.fixes.schema import DAY_MS
 from spark.history.track_writers import TrackWriter
 from waylog.history.history_reader import HistoryReader, device_runs, period_bounds_ms
+from waylog.history.row_layout import HISTORY_SCHEMA
 
 _ATTEMPTS: Final = 3
 

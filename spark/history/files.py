@@ -26,9 +26,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark.fixes.recent_ids import RecentIds
-from spark.fixes.schema import HISTORY_SCHEMA, id_hashes
+from spark.fixes.schema import id_hashes
 from spark.fixes.staging import FOLDER, PARQUET_OPTIONS, StagedFile, rewrite_landed
 from waylog.history.history_reader import HistoryReader, erased_before
+from waylog.history.row_layout import HISTORY_SCHEMA
 from waylog.history.storage import Storage
 
 logger = logging.getLogger(__name__)

@@ -23,11 +23,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark.fixes.schema import HISTORY_SCHEMA
 from spark.fixes.staging import PARQUET_OPTIONS
 from spark.history.compaction import compact_period, plan_period
 from spark.history.manifest import ManifestWriter
+from waylog.history.file_names import OffsetSpan, folder_of, landed_path
 from waylog.history.history_reader import HistoryReader
+from waylog.history.row_layout import HISTORY_SCHEMA, to_stored
 from waylog.messages import fix_id
 
 _DAY: Final = "2026-01-01"
@@ -43,8 +44,10 @@ def measure(rows: int, devices: int, folder: Path, roam_km: float) -> dict[str, 
     _write_day(history, rows // devices, devices, roam_km)
     landed = sum(path.stat().st_size for path in history.rglob("*.parquet"))
     writer = ManifestWriter(str(history))
+    began = time.process_time()
     try:
         result = compact_period(plan_period(HistoryReader(str(history)), _DAY))
+        packing_s = time.process_time() - began
         writer.commit([result])
         writer.delete_superseded()
     finally:
@@ -65,6 +68,7 @@ def measure(rows: int, devices: int, folder: Path, roam_km: float) -> dict[str, 
         "rows": count,
         "bytes_landed": round(landed / count, 2),
         "bytes_packed": round(packed / count, 2),
+        "packing_cpu_us": round(packing_s / count * 1e6, 2),
         "bytes_of_column": {name: round(size / count, 2) for name, size in columns.items()},
         **_query(paths, devices),
     }
@@ -73,8 +77,7 @@ def measure(rows: int, devices: int, folder: Path, roam_km: float) -> dict[str, 
 def _write_day(history: Path, each: int, devices: int, roam_km: float) -> None:
     dice = np.random.default_rng(1)
     step_ms = 86_400_000 // each
-    folder = history / f"date={_DAY}"
-    folder.mkdir(parents=True)
+    (history / folder_of(_DAY)).mkdir(parents=True)
     for partition in range(_PARTITIONS):
         own = np.arange(partition, devices, _PARTITIONS)
         rows = len(own) * each
@@ -122,8 +125,9 @@ def _write_day(history: Path, each: int, devices: int, roam_km: float) -> None:
         # The same files as those of a job with a batch every few seconds.
         for start in range(0, rows, 10_000):
             piece = table.slice(start, 10_000)
-            name = f"location-{partition}-{start:020d}-{start + piece.num_rows - 1:020d}.parquet"
-            pq.write_table(piece, folder / name, **PARQUET_OPTIONS)
+            span = OffsetSpan(partition, start, start + piece.num_rows - 1)
+            path = history / landed_path(_DAY, span)
+            pq.write_table(to_stored(piece), path, **PARQUET_OPTIONS)
 
 
 def _query(paths: list[str], devices: int) -> dict[str, Any]:
@@ -137,18 +141,17 @@ def _query(paths: list[str], devices: int) -> dict[str, Any]:
 
         def device() -> int:
             name = f"u{int(dice.integers(devices)):06d}/phone"
-            asked = f"select time, lat_e7, lon_e7 {source} where device = '{name}'"
-            return len(connection.execute(asked).fetchall())
+            asked = f"select time, lat, lon {source} where device = '{name}'"
+            return int(connection.sql(asked).to_arrow_table().num_rows)
 
         def area() -> int:
-            south = round((47.2 + dice.random()) * 1e7)
-            west = round((9.2 + dice.random() * 0.8) * 1e7)
-            north, east = south + round(_AREA_DEG[0] * 1e7), west + round(_AREA_DEG[1] * 1e7)
+            south, west = 47.2 + dice.random(), 9.2 + dice.random() * 0.8
+            north, east = south + _AREA_DEG[0], west + _AREA_DEG[1]
             asked = (
-                f"select device, time {source} where lat_e7 between {south} and {north} "
-                f"and lon_e7 between {west} and {east}"
+                f"select device, time {source} where lat between {south} and {north} "
+                f"and lon between {west} and {east}"
             )
-            return len(connection.execute(asked).fetchall())
+            return int(connection.sql(asked).to_arrow_table().num_rows)
 
         return {"device_query": _timed(device), "area_query": _timed(area)}
 

@@ -9,15 +9,13 @@ from typing import IO
 
 import msgspec
 
-from spark.history.compaction import CompactionResult, remove_scratch
+from spark.history.compaction import CompactionResult, name_files, remove_scratch
+from waylog.history.file_names import MONTH_LENGTH, is_compacted, is_outdated, parse_name
 from waylog.history.history_reader import (
-    COMPACTED_NAME,
     MANIFEST,
-    MONTH_LENGTH,
     CompactedFile,
     HistoryReader,
     Manifest,
-    parse_name,
     read_manifest,
 )
 from waylog.history.storage import Storage
@@ -47,7 +45,9 @@ class ManifestWriter:
         """Make the files of `results` current instead of those they were made from."""
         manifest = read_manifest(self.storage)
         dates = dict(manifest.dates)
-        for result in results:
+        done = list(results)
+        name_files(self.storage, [file for result in done for file in result.compacted.files])
+        for result in done:
             for date in result.compacted.days:
                 # A month replaces its dates.
                 dates.pop(date, None)
@@ -58,6 +58,7 @@ class ManifestWriter:
     def exchange(self, files: Mapping[str, CompactedFile]) -> None:
         """Replace compacted files, given by path, with others."""
         manifest = read_manifest(self.storage)
+        name_files(self.storage, list(files.values()))
         dates = {
             period: msgspec.structs.replace(
                 compacted, files=[files.get(old.path, old) for old in compacted.files]
@@ -79,6 +80,8 @@ class ManifestWriter:
             sleep(grace_s)
         for path in found:
             self.storage.delete(path)
+        for folder in {path.rpartition("/")[0] for path in found if is_outdated(path)}:
+            self.storage.delete_empty_folder(folder)
         return found
 
 
@@ -93,7 +96,7 @@ def superseded(storage: Storage) -> list[str]:
         if file is not None:
             if file.span is not None and manifest.covers(file.date, file.span):
                 gone.append(path)
-        elif COMPACTED_NAME.fullmatch(path) and path not in named:
+        elif is_compacted(path) and path not in named:
             gone.append(path)
     return gone
 
@@ -104,6 +107,15 @@ def needs_compaction(reader: HistoryReader, before: str) -> Sequence[str]:
         period
         for period in reader.periods()
         if period < before and any(file.span is not None for file in reader.files(period))
+    ]
+
+
+def outdated(reader: HistoryReader) -> Sequence[str]:
+    """Return the periods that have files in the layout of an earlier version."""
+    return [
+        period
+        for period in reader.periods()
+        if any(is_outdated(file.path) for file in reader.files(period))
     ]
 
 

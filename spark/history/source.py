@@ -30,8 +30,8 @@ from pyspark.sql.types import StructType
 
 from spark.fixes.log_fixes import next_ends, read_fixes
 from spark.fixes.log_source import OffsetRange, open_log
-from spark.fixes.schema import HISTORY_SCHEMA
 from spark.fixes.staging import STAGED_SCHEMA, land
+from waylog.history.row_layout import HISTORY_SCHEMA
 from waylog.history.storage import Storage
 from waylog.kafka.clients import LogUnreachable
 from waylog.kafka.ranges.log_ranges import LogRanges, Watermarks

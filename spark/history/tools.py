@@ -38,6 +38,7 @@ def compact(arguments: argparse.Namespace) -> int:
         many_small_files,
         months_to_pack,
         needs_compaction,
+        outdated,
         settled,
     )
     from waylog.observability.log_lines import configure_logging
@@ -53,6 +54,9 @@ def compact(arguments: argparse.Namespace) -> int:
         stack.callback(manifest.close)
         reader.refresh()
         packing = _Packing(arguments, stack, reader, manifest)
+        # Whatever their date: until then, programs that read the folder find two layouts.
+        packing.run(outdated(reader))
+        reader.refresh()
         settled_s = time.time() - 3600 * arguments.settled
         packing.run(settled(reader, needs_compaction(reader, before), settled_s))
         if arguments.files_max is not None:
@@ -138,8 +142,14 @@ def keep_published(reader: HistoryReader) -> None:
     """Update the Delta table, if there is one, before files that it names are deleted."""
     from spark.history.delta_table import is_published
     from spark.history.delta_table import publish as publish_table
+    from spark.history.manifest import outdated
 
-    if is_published(reader):
+    if not is_published(reader):
+        return
+    reader.refresh()
+    if outdated(reader):
+        logger.warning("the Delta table is updated when all files of an earlier version are packed")
+    else:
         publish_table(reader)
 
 

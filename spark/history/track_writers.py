@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark.fixes.schema import HISTORY_SCHEMA
+from waylog.history.row_layout import HISTORY_SCHEMA, STORED_SCHEMA, to_stored
 from waylog.track_elements import (
     GPX_HEAD,
     KML_HEAD,
@@ -193,17 +193,17 @@ def _harmless(value: object) -> object:
 
 
 class ParquetWriter:
-    """Parquet with all members of a fix, with the schema of the history."""
+    """Parquet with all members of a fix, with the columns of the history's files."""
 
     def __init__(self, stream: IO[bytes]) -> None:
-        self._writer = pq.ParquetWriter(stream, HISTORY_SCHEMA, compression="zstd")
+        self._writer = pq.ParquetWriter(stream, STORED_SCHEMA, compression="zstd")
 
     def begin(self, device: str) -> None:
         """Do nothing: each row has its device."""
 
     def day(self, rows: pa.Table) -> None:
         """Write one day's rows."""
-        self._writer.write_table(rows)
+        self._writer.write_table(to_stored(rows))
 
     def end(self) -> None:
         """Do nothing: the format has no element for a device."""

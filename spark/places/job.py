@@ -38,7 +38,8 @@ from spark.fixes.fix_table import (
 from spark.places.bucket import BucketResult, BucketTask, run_bucket
 from spark.places.schema import FILE, PLACES_SCHEMA
 from spark.runtime.tasks import Engine
-from waylog.history.history_reader import HistoryReader, OffsetSpan, merge_spans
+from waylog.history.file_names import OffsetSpan
+from waylog.history.history_reader import HistoryReader, merge_spans
 from waylog.history.place_edits import PlaceEdit
 from waylog.history.storage import Storage
 from waylog.malformed import MALFORMED

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import paho.mqtt.client as mqtt
 import pytest
 from confluent_kafka import Message
@@ -30,6 +31,7 @@ from pyarrow import parquet
 from gateway.formats.secretbox import encrypt
 from tests.consumers.running import await_condition
 from tests.end_to_end.running import WAYLOG, Platform
+from waylog.history.row_layout import stored_degrees
 from waylog.kafka.ranges.topic_reader import read_topic
 from waylog.kafka.topics import MQTT_STATE, VALUE_KEY
 from waylog.sealing.sealing import MAGIC
@@ -59,7 +61,10 @@ def traces(ids: list[str]) -> list[bytes]:
     for degrees in (*HOME, *WORK):
         found.append(repr(degrees).encode())
         found += [struct.pack(order + "d", degrees) for order in "<>"]
-        found += [struct.pack(order + "i", round(degrees * 1e7)) for order in "<>"]
+        units = round(degrees * 1e7)
+        found += [struct.pack(order + "i", units) for order in "<>"]
+        # As the history has it.
+        found.append(stored_degrees(np.array([units], np.int32)).tobytes())
     return found + [each.encode() for each in ids[:3]]
 
 

@@ -190,9 +190,9 @@ def get_json(platform: Platform, path: str, user: str, token: str) -> Any:
 
 def parquet_ids(history: Path) -> list[str]:
     """Return the ids of all fixes in the history, as any reader of Parquet sees them."""
-    if not any(history.glob("date=*/*.parquet")):
+    if not any(history.glob("month=*/*.parquet")):
         return []
-    files = [str(path) for path in history.glob("date=*/*.parquet")]
+    files = [str(path) for path in history.glob("month=*/*.parquet")]
     ids: list[str] = dataset.dataset(files).to_table(columns=["id"])["id"].to_pylist()
     return ids
 

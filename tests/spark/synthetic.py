@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spark.fixes.fixes import Fixes, to_units
+from spark.fixes.fixes import Fixes
+from waylog.history.row_layout import to_units
 
 START_MS = 1_767_567_600_000  # Monday 2026-01-05 00:00 in Berlin
 LAT, LON = 52.52, 13.405

@@ -17,8 +17,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from waylog.audit.facts import FixFact
-from waylog.history.history_reader import HistoryFile, HistoryReader, HistoryUnreadable
+from waylog.history.file_names import HistoryFile
+from waylog.history.history_reader import HistoryReader, HistoryUnreadable
 from waylog.history.row_groups import read_row_groups
+from waylog.history.row_layout import to_rows
 from waylog.kafka.ranges.log_ranges import Range
 from waylog.kafka.topics import LOCATION
 from waylog.malformed import MALFORMED
@@ -217,7 +219,8 @@ class HistoryRows:
                     if _may_have(parquet, group, bounds, device)
                 ]
                 if groups:
-                    yield from read_row_groups(parquet, list(columns), groups=groups)
+                    for batch in read_row_groups(parquet, list(columns), groups=groups):
+                        yield to_rows(batch)
         except FileNotFoundError as error:
             raise _Exchanged(f"the history changes: {error}") from error
         except (OSError, pa.ArrowException) as error:
@@ -298,7 +301,8 @@ def _may_have(parquet: Any, group: int, bounds: Sequence[Bounds], device: str | 
     for column, least, greatest in bounds:
         statistics = metadata.column(names.get_field_index(column)).statistics
         is_known = statistics is not None and statistics.has_min_max
-        if is_known and (statistics.max < least or statistics.min > greatest):
+        # As they are stored: whole numbers, where a time would be a moment.
+        if is_known and (statistics.max_raw < least or statistics.min_raw > greatest):
             return False
     if device is not None:
         statistics = metadata.column(names.get_field_index("device")).statistics

@@ -1,11 +1,8 @@
 """Reads a history: lists the files that count now, and reads the rows of a device or a period.
 
-A history is a folder, local or remote, with two kinds of Parquet files below `date=YYYY-MM-DD`
-(the UTC date of the fixes):
-
-- `location-<partition>-<first offset>-<last offset>.parquet`: fixes in the order they arrived.
-- `compacted-<...>.parquet`: whole days, or below `date=YYYY-MM` whole months, ordered for reading,
-  with positions as whole numbers of 1e-7 degrees (`lat_e7`, `lon_e7`) in place of `lat`, `lon`.
+A history is a folder, local or remote, with two kinds of Parquet files (waylog.history.file_names):
+`location` files have fixes in the order they arrived, packed ones whole days or months, ordered for
+reading. Both have the same columns (waylog.history.row_layout).
 
 A *period* is a date, or a month if that month is packed: a month's name is a prefix of its dates.
 
@@ -18,7 +15,6 @@ it sees every fix once at any moment.
 from __future__ import annotations
 
 import base64
-import re
 import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
@@ -27,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
+from waylog.history.file_names import MONTH_LENGTH, HistoryFile, OffsetSpan, parse_name
 from waylog.history.row_groups import read_row_groups
 from waylog.malformed import MALFORMED
 
@@ -42,17 +39,9 @@ MANIFEST: Final = "_manifest.json"
 #: The list of erased devices: the history takes in nothing that was received before the erasure.
 ERASED: Final = "_erased.json"
 
-#: Compacted files store positions as whole numbers of a unit; this many units are one degree.
-UNITS_PER_DEGREE: Final = 10_000_000
-
 #: The footer key under which a compacted file lists its devices, in the order of its rows.
 RUNS_KEY: Final = b"waylog.devices"
 
-_NAME: Final = re.compile(r"date=(\d{4}-\d\d-\d\d)/location-(\d+)-(\d+)-(\d+)\.parquet")
-#: Names of files that count if the manifest lists them.
-COMPACTED_NAME: Final = re.compile(r"date=(\d{4}-\d\d(?:-\d\d)?)/compacted-[^/]+\.parquet")
-#: The length of a month's name; the name of a date is longer.
-MONTH_LENGTH: Final = len("YYYY-MM")
 _ATTEMPTS: Final = 3
 
 
@@ -62,14 +51,6 @@ class HistoryUnreadable(Exception):
 
 class TrackTooLong(Exception):
     """A track has more rows than the caller allowed."""
-
-
-class OffsetSpan(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """Offsets `first` to `last` of one partition, both inclusive."""
-
-    partition: int
-    first: int
-    last: int
 
 
 class CompactedFile(msgspec.Struct, frozen=True):
@@ -122,15 +103,6 @@ class ErasedDevice(msgspec.Struct, frozen=True, omit_defaults=True):
     rewritten: bool = True  # the files have been searched and rewritten
 
 
-class HistoryFile(NamedTuple):
-    """A file of the history that counts."""
-
-    path: str
-    date: str  # a month for a compacted file of a month
-    span: OffsetSpan | None  # None for a compacted file
-    bytes: int
-
-
 class DeviceRun(NamedTuple):
     """The rows `start` to `stop` - 1 of a compacted file: those of one device, by time."""
 
@@ -149,15 +121,6 @@ class TrackRow(NamedTuple):
     accuracy: float | None
     speed: float | None
     course: float | None
-
-
-def parse_name(path: str, size: int = 0) -> HistoryFile | None:
-    """Return the `location` file that a path, relative to the history, names; None for others."""
-    match = _NAME.fullmatch(path)
-    if match is None:
-        return None
-    span = OffsetSpan(int(match[2]), int(match[3]), int(match[4]))
-    return HistoryFile(path, match[1], span, size)
 
 
 def merge_spans(spans: Sequence[OffsetSpan]) -> list[OffsetSpan]:
@@ -299,18 +262,24 @@ class HistoryReader:
         devices: Sequence[str] | None = None,
         columns: Sequence[str] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one period, with `lat` and `lon` in degrees whatever the file has.
+        """Yield the rows of one period, in the form of waylog.history.row_layout.
 
         With `devices`, skips files and row groups that have none of them; the batches still contain
         rows of other devices.
         """
         for file in self.files(period):
-            yield from self._scan_file(file, devices, columns)
+            yield from self.scan_file(file, devices, columns)
 
-    def _scan_file(
-        self, file: HistoryFile, devices: Sequence[str] | None, columns: Sequence[str] | None
+    def scan_file(
+        self,
+        file: HistoryFile,
+        devices: Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
     ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one file, as `scan` does."""
         import pyarrow.parquet as pq
+
+        from waylog.history.row_layout import stored_names, to_rows
 
         with self.storage.open_input(file.path) as stream:
             parquet = pq.ParquetFile(stream)
@@ -319,9 +288,10 @@ class HistoryReader:
                 groups = _groups_of(parquet, devices)
             if not groups:
                 return
-            names = None if columns is None else _physical(parquet, columns)
+            there = parquet.schema_arrow.names
+            names = None if columns is None else stored_names(there, columns)
             for batch in read_row_groups(parquet, names, groups=groups):
-                yield in_degrees(batch)
+                yield to_rows(batch)
 
     def track(
         self, device: str, from_ms: int, to_ms: int, *, rows_max: int | None = None
@@ -405,8 +375,10 @@ class HistoryReader:
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
+        from waylog.history.row_layout import stored_names, to_rows
+
         if file.span is not None:
-            for batch in self._scan_file(file, [device], ["device", *columns]):
+            for batch in self.scan_file(file, [device], ["device", *columns]):
                 yield batch.filter(pc.equal(batch["device"], device)).select(list(columns))
             return
         with self.storage.open_input(file.path) as stream:
@@ -415,7 +387,7 @@ class HistoryReader:
             own = _run_of(parquet.metadata, device)
             if own is None:
                 return
-            names = _physical(parquet, columns)
+            names = stored_names(parquet.schema_arrow.names, columns)
             start = 0
             for group in range(parquet.num_row_groups):
                 stop = start + parquet.metadata.row_group(group).num_rows
@@ -424,7 +396,7 @@ class HistoryReader:
                     table = parquet.read_row_group(group, names, use_threads=False)
                     rows = table.slice(first - start, last - first).combine_chunks()
                     for batch in rows.to_batches():
-                        yield in_degrees(batch.select(names)).select(list(columns))
+                        yield to_rows(batch.select(names)).select(list(columns))
                 start = stop
 
 
@@ -492,27 +464,6 @@ def _groups_of(parquet: Any, devices: Sequence[str]) -> list[int]:
                 continue
         groups.append(group)
     return groups
-
-
-def _physical(parquet: Any, columns: Sequence[str]) -> list[str]:
-    names = set(parquet.schema_arrow.names)
-    return [
-        f"{column}_e7" if column in {"lat", "lon"} and f"{column}_e7" in names else column
-        for column in columns
-    ]
-
-
-def in_degrees(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch with `lat` and `lon` in degrees."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    for name in ("lat", "lon"):
-        index = batch.schema.get_field_index(f"{name}_e7")
-        if index >= 0:
-            degrees = pc.divide(batch[index].cast(pa.float64()), float(UNITS_PER_DEGREE))
-            batch = batch.set_column(index, pa.field(name, pa.float64(), nullable=False), degrees)
-    return batch
 
 
 def period_bounds_ms(period: str) -> tuple[int, int]:

@@ -6,6 +6,7 @@ import fcntl
 import os
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final
 from urllib.parse import urlsplit
@@ -61,6 +62,11 @@ class Storage:
     def path(self) -> str:
         """The folder, as the file system names it."""
         return str(self._base)
+
+    @property
+    def file_system(self) -> fs.FileSystem:
+        """The file system that has the folder `path`."""
+        return self._files
 
     @property
     def spark_url(self) -> str:
@@ -178,6 +184,12 @@ class Storage:
     def delete_folder(self, name: str) -> None:
         """Delete everything in a folder, if it exists."""
         self._files.delete_dir_contents(f"{self._base}/{name}", missing_dir_ok=True)
+
+    def delete_empty_folder(self, name: str) -> None:
+        """Delete a folder if nothing is in it; only a local one: elsewhere none is seen."""
+        if self.local:
+            with suppress(OSError):
+                Path(self._base, name).rmdir()
 
     def flush_folder(self, name: str) -> None:
         """Make renames in a folder survive a power cut."""

@@ -137,8 +137,9 @@ async def test_what_can_not_be_read_or_is_too_long_is_explained(
     history: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "history"
-    (out / "date=2026-01-01").mkdir(parents=True)
-    (out / "date=2026-01-01" / f"location-0-{0:020d}-{9:020d}.parquet").write_bytes(b"PAR1 no")
+    (out / "month=2026-01").mkdir(parents=True)
+    name = f"2026-01-01-location-0-{0:020d}-{9:020d}.parquet"
+    (out / "month=2026-01" / name).write_bytes(b"PAR1 no")
     broken = Archive(str(out), None)
     with pytest.raises(AnswerUnavailable, match="2026-01-01 cannot be read"):
         await track(broken, "u/p", -LATEST, LATEST)

@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from gateway.users.database import TOKEN_PREFIX, UnknownUser, UserExists, UserStore, ensure_user
+from gateway.users.database import (
+    TOKEN_PREFIX,
+    UnknownUser,
+    UserExists,
+    UserStore,
+    ensure_user,
+    token_hash,
+)
 
 
 @pytest.fixture
@@ -132,3 +139,27 @@ def test_what_is_deleted_is_in_no_free_page_of_the_file(store: UserStore, tmp_pa
     store.close()
     files = list((tmp_path / "folder").iterdir())
     assert not [path.name for path in files if b"ada-was-here" in path.read_bytes()]
+
+
+def test_a_revoked_user_is_in_no_page_of_the_write_ahead_log(
+    store: UserStore, tmp_path: Path
+) -> None:
+    store.add("ada", password="correct horse")
+    token = store.add_token("ada", "phone")
+    store.add("bob-the-friend")
+    store.rights.befriend("ada", "bob-the-friend")
+    endpoint = "https://push.example.org/ada-was-here"
+    store.rights.add_push_subscription("ada", endpoint, "p256dh", "auth", 10)
+    traces = (token_hash(token).encode(), b"$argon2id$", b"ada-was-here")
+    log = tmp_path / "folder" / "users.db-wal"
+    assert all(each in log.read_bytes() for each in traces)
+    # A gateway has the file open as well.
+    gateway = UserStore(tmp_path / "folder" / "users.db")
+    try:
+        assert gateway.exists("ada")
+        store.revoke("ada")
+        content = b"".join(path.read_bytes() for path in (tmp_path / "folder").iterdir())
+        assert not any(each in content for each in traces)
+        assert not gateway.exists("ada")
+    finally:
+        gateway.close()

@@ -12,15 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark.fixes.schema import (
-    FIX_FIELDS,
-    HISTORY_SCHEMA,
-    LogRecord,
-    StoredFix,
-    date_text,
-    decode_records,
-    id_hashes,
-)
+from spark.fixes.schema import LogRecord, StoredFix, date_text, decode_records, id_hashes
+from waylog.history.row_layout import FIX_FIELDS, HISTORY_SCHEMA
 from waylog.messages import Fix, decode_fix, encode
 
 FULL = Fix(

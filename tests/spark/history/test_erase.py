@@ -290,7 +290,7 @@ def test_where_values_are_sealed_nothing_in_the_log_can_be_read_any_more(
 
     # Read everything again without the list of erased devices: the values cannot be decrypted.
     (out / "_checkpoint" / "arrow.json").unlink()
-    for name in ("_erased.json", *(path.name for path in out.glob("date=*"))):
+    for name in ("_erased.json", *(path.name for path in out.glob("month=*"))):
         (out / name).rename(tmp_path / name)
     job = history(log, out, "--engine", "arrow", "--once")
     assert job.process.wait(60) == 0
@@ -347,6 +347,9 @@ def test_a_history_that_was_away_honours_an_erasure_and_takes_in_what_is_new(
     rows = rows_of(out)
     assert [row["time"] for row in rows if row["device"] == "demo/phone"] == [now]
     assert len(rows) == 201
+    # So does one that is written anew: the log has the erasures.
+    assert history(log, tmp_path / "anew", "--engine", "arrow", "--once").process.wait(60) == 0
+    assert rows_of(tmp_path / "anew") == rows
 
 
 def test_what_was_read_before_an_erasure_is_taken_out_when_it_gets_its_name(tmp_path: Path) -> None:

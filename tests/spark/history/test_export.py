@@ -21,6 +21,7 @@ from spark.history.track_writers import CsvWriter, GeoJsonWriter
 from tests.spark.history.test_compaction import append, compact, some_fixes
 from waylog.cli import main
 from waylog.history.history_reader import HistoryReader
+from waylog.history.row_layout import to_rows
 
 
 @pytest.fixture
@@ -76,8 +77,7 @@ def test_geojson_kml_and_csv_have_every_fix(history: Path) -> None:
 def test_parquet_has_all_members_of_all_devices_of_a_user(history: Path) -> None:
     exported(history, "parquet", "--user", "u")
     table = pq.read_table(history.parent / "track.parquet")
-    rows = sorted(table.to_pylist(), key=lambda row: row["kafka_offset"])
-    assert rows == some_fixes(300).to_pylist()
+    assert to_rows(table.sort_by("kafka_offset")).equals(some_fixes(300))
 
 
 def test_a_stretch_of_time_is_exported_alone(history: Path) -> None:

@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark.fixes import staging as landing
-from spark.fixes.schema import DAY_MS, HISTORY_SCHEMA, id_hashes
+from spark.fixes.schema import DAY_MS, id_hashes
 from spark.fixes.staging import FOLDER, StagedFile, land
 from spark.history.files import HistoryFiles
 from waylog.config import ConfigError
-from waylog.history.history_reader import OffsetSpan, parse_name
+from waylog.history.file_names import OffsetSpan, parse_name
+from waylog.history.row_layout import HISTORY_SCHEMA
 from waylog.history.storage import Storage
 
 Row = tuple[int, int]  # number of the id, number of the day
@@ -178,8 +179,8 @@ def test_names_say_partition_and_offsets(tmp_path: Path) -> None:
     write_batch(files, storage, [(0, 20_454), (1, 20_454), (2, 20_453)], 0, 3)
     names = sorted(storage.list_files())
     assert names == [
-        "date=2025-12-31/location-0-00000000000000000000-00000000000000000002.parquet",
-        "date=2026-01-01/location-0-00000000000000000000-00000000000000000002.parquet",
+        "month=2025-12/2025-12-31-location-0-00000000000000000000-00000000000000000002.parquet",
+        "month=2026-01/2026-01-01-location-0-00000000000000000000-00000000000000000002.parquet",
     ]
     parsed = parse_name(names[0])
     assert parsed is not None
@@ -190,7 +191,11 @@ def test_names_say_partition_and_offsets(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["places.parquet", "date=x/location-0-0-1.parquet", "date=2026-01-01/other-0-0-1.tmp"]
+    "name",
+    [
+        *("places.parquet", "month=x/location-0-0-1.parquet"),
+        *("month=2026-02/2026-01-31-location-0-0-1.parquet", "month=2026-01/other-0-0-1.tmp"),
+    ],
 )
 def test_other_files_are_not_taken_for_history(name: str) -> None:
     assert parse_name(name) is None

@@ -127,9 +127,9 @@ def test_a_history_follows_the_log_over_a_broker_restart_and_stops_cleanly(
 
 def test_another_log_is_not_mixed_into_a_history(log: str, tmp_path: Path) -> None:
     out = tmp_path / "history"
-    name = f"location-0-{0:020d}-{99:020d}.parquet"
-    (out / "date=2026-01-01").mkdir(parents=True)
-    (out / "date=2026-01-01" / name).touch()
+    name = f"2026-01-01-location-0-{0:020d}-{99:020d}.parquet"
+    (out / "month=2026-01").mkdir(parents=True)
+    (out / "month=2026-01" / name).touch()
     job = history(log, out, "--once")
     assert job.process.wait(60) == 1
     assert "it is another log" in job.said

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import polars as pl
 import pytest
 
+import waylog
 from spark.fixes.staging import StagedFile, land
 from spark.history.files import HistoryFiles
 from spark.places.job import write_places
@@ -98,6 +100,13 @@ def test_write_compact_read_and_erase(place: str) -> None:
     reader = HistoryReader(url)
     assert {file.span for file in reader.files()} == {None}
     assert len(reader.track("u/d2", 0, 2**60)) == 60
+    history = waylog.open_history(url)
+    assert history.table(["kafka_offset"], ["u/d2"], "2026-01-02", "2026-01-03").num_rows == 30
+    assert history.track("u/d2").num_rows == 60
+    assert history.dataset().count_rows() == 300
+    assert history.duckdb().aggregate("count(*), max(lat) > 51").fetchall() == [(300, True)]
+    assert history.polars().filter(pl.col("device") == "u/d2").collect().height == 60
+    assert all(path.startswith(url.partition("?")[0]) for path in history.files())
     if not url.startswith("webhdfs:"):
         assert main(["history", "publish", "--out", url]) == 0
     assert main(["history", "erase", "--out", url, "--device", "u/d2", "--yes"]) == 0

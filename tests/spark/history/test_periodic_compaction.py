@@ -24,9 +24,9 @@ def test_a_torn_manifest_delays_packing_until_it_is_whole(
     manifest = tmp_path / MANIFEST
     manifest.parent.mkdir(exist_ok=True)
     manifest.write_text("{ torn")
-    day = tmp_path / "date=2026-01-01"
+    day = tmp_path / "month=2026-01"
     day.mkdir()
-    (day / "location-0-0-9.parquet").touch()
+    (day / "2026-01-01-location-0-0-9.parquet").touch()
     stopping = threading.Event()
     upkeep = PeriodicCompaction(str(tmp_path), 0.01, 0.0, stopping, ThreadSteps())
     thread = threading.Thread(target=upkeep.run)
@@ -49,9 +49,9 @@ def test_a_process_that_packs_and_hangs_is_ended(
     hanging.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(hanging))
     monkeypatch.setattr(periodic_compaction, "_IDLE_MAX_S", 0.7)
-    day = tmp_path / "date=2026-01-01"
+    day = tmp_path / "month=2026-01"
     day.mkdir()
-    (day / "location-0-0-9.parquet").touch()
+    (day / "2026-01-01-location-0-0-9.parquet").touch()
     stopping = threading.Event()
     upkeep = PeriodicCompaction(str(tmp_path), 0.01, 0.0, stopping, ThreadSteps())
     thread = threading.Thread(target=upkeep.run)

@@ -8,8 +8,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from spark.fixes.fixes import Fixes, to_units
+from spark.fixes.fixes import Fixes
 from tests.spark.lives.itinerary import DAY_MS, HOUR_MS, MINUTE_MS, Life
+from waylog.history.row_layout import to_units
 
 _METRES: Final = 111_195.0
 _TOKYO: Final = (35.681, 139.767)

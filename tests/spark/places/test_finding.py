@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark.fixes.fixes import METRES_PER_DEGREE, Fixes, to_units
+from spark.fixes.fixes import METRES_PER_DEGREE, Fixes
 from spark.places.clusters import centres_of, cluster
 from spark.places.finding import DevicePlaces, find_places, sun_clock
 from spark.places.labels import DAY_MS, HOUR_MS, night_ms, weekly_profile
@@ -17,6 +17,7 @@ from spark.places.stay_points import haversine_m, link_places
 from spark.places.stays import Stays, join_stays, stays_of
 from tests.spark.scores import Scores, distance_m, labelled
 from tests.spark.synthetic import BASE, HARD, START_MS, Person, Profile, make_person
+from waylog.history.row_layout import to_units
 
 # Seeds that were not used for tuning.
 SEEDS = range(7000, 7040)

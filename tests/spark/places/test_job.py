@@ -16,7 +16,6 @@ import pyarrow as pa
 import pytest
 
 from spark.fixes.fixes import to_degrees
-from spark.fixes.schema import HISTORY_SCHEMA
 from spark.fixes.staging import StagedFile, land
 from spark.history.files import HistoryFiles
 from spark.places.bucket import keep_ids
@@ -31,6 +30,7 @@ from tests.spark.synthetic import Person, degrees, make_person
 from waylog.cli import main
 from waylog.history.history_reader import HistoryReader
 from waylog.history.place_edits import PlaceEdit
+from waylog.history.row_layout import HISTORY_SCHEMA
 from waylog.history.storage import Storage
 
 pytestmark = pytest.mark.early

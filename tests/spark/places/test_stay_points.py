@@ -15,10 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from spark.fixes.fixes import EARTH_RADIUS_M, Fixes, to_units
+from spark.fixes.fixes import EARTH_RADIUS_M, Fixes
 from spark.places.stay_points import STAY_TYPE, StayFinder, haversine_m, link_places
 from spark.places.stays import Stays
 from tests.spark.synthetic import make_person
+from waylog.history.row_layout import to_units
 
 TRACKS = Path(__file__).resolve().parents[3] / "../shared/data/tracks"
 

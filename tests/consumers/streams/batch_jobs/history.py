@@ -1,4 +1,4 @@
-"""Fixes as the history keeps them in Parquet, and as batch jobs read them with DuckDB."""
+"""Fixes in Parquet as the log has them, to the last decimal, and as batch jobs read them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ create macro metres(lat, lon, other_lat, other_lon) as 2 * 6_371_008.8 * asin(
 
 
 def write_history(folder: Path, fixes: Iterable[Fix], partition_of: Callable[[bytes], int]) -> None:
-    """Write fixes as the job does that writes the history, a file for each partition."""
+    """Write fixes as rows of the history, a file for each partition."""
     records: dict[int, list[LogRecord]] = {}
     for fix in fixes:
         key = fix.device.encode()
