@@ -15,6 +15,9 @@ OVERHEAD_BYTES: Final = 1024
 #: and members that the body does not have.
 RECORD_BYTES: Final = 512
 
+#: Bytes of the files that a user may have in imports that are not finished.
+IMPORT_BYTES_MAX: Final = 16 * 1024 * MEBIBYTE
+
 #: The reason of a refusal when too many bytes of a user wait for the log.
 TOO_MUCH_UNDER_WAY: Final = "too much that you have sent waits for the log"
 

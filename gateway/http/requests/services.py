@@ -19,6 +19,7 @@ from gateway.fixes.submit import Submitter
 from gateway.forwardings.store import ForwardingStore
 from gateway.friends.friend_filter import FriendFilter
 from gateway.http.requests.device_endpoints import DeviceEndpoints
+from gateway.imports.imports import Imports
 from gateway.limits.addresses import Addresses, TrustedProxies
 from gateway.limits.bounds import HttpLimits
 from gateway.limits.failed_logins import FailedLogins
@@ -88,6 +89,8 @@ class Services:
     bootstrap_servers: str
     geo_url: str | None = None
     web_push: WebPush | None = None
+    #: What users import; None where that is off.
+    imports: Imports | None = None
     archive: Archive = field(default_factory=lambda: Archive(None, None))
     #: Counts what is sent to devices.
     pushes: PushLedger = field(default_factory=PushLedger)

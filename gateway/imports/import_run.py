@@ -1,0 +1,212 @@
+"""One run of an import: waits for its turn, reads the files in a process, stores what comes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from gateway.imports.import_process import END, FIXES, LENGTH_BYTES
+from gateway.imports.import_store import ImportRefused, ImportStore
+from gateway.imports.records import Import, ReadingPlan, ReadingProgress
+from gateway.imports.storing import Storing
+from gateway.users.auth import Identity
+from waylog.malformed import MALFORMED
+from waylog.messages import Fix
+from waylog.observability.telemetry import now_ms
+from waylog.process.machine_lock import MachineLock
+
+logger = logging.getLogger(__name__)
+
+#: Imports that are read at the same time on this machine.
+RUNNING_MAX: Final = 2
+_LOOK_S: Final = 0.25
+_WRITE_S: Final = 1.0
+#: The whole content, in relation to what may be uploaded: tracks pack well.
+_CONTENT_RATIO: Final = 8
+_FIXES_MAX: Final = 20_000_000
+_MEMORY_BYTES_MAX: Final = 1024**3
+_FRAME_BYTES_MAX: Final = 64 * 1024**2
+
+_decode_fixes: Final = msgspec.json.Decoder(list[Fix]).decode
+_decode_progress: Final = msgspec.json.Decoder(ReadingProgress).decode
+
+
+class ImportStopped(Exception):
+    """Its owner has stopped the import, or it has been removed."""
+
+
+@dataclass
+class ImportRun:
+    """One run; `sender` returns its user with the rights of now, None once revoked."""
+
+    found: Import
+    store: ImportStore
+    storing: Storing
+    sender: Callable[[], Identity | None]
+    lock: MachineLock
+    _written: float = 0.0
+
+    async def run(self, is_new_device: Callable[[], Awaitable[bool]]) -> None:
+        """Read and store; the record says how it ended. Never raises but to be cancelled."""
+        found = self.found
+        scratch = self.store.path(found) / "scratch"
+        try:
+            async with self._turn():
+                if found.is_new_device is None:
+                    found.is_new_device = await is_new_device()
+                found.state = "reading"
+                found.found = found.stored = found.read_bytes = 0
+                scratch.mkdir(exist_ok=True)
+                await self._write()
+                await self._read()
+                found.state, found.reason = "done", None
+        except ImportStopped:
+            found.state, found.reason = "interrupted", None
+        except ImportRefused as error:
+            found.state, found.reason = "failed", str(error)
+        except (OSError, *MALFORMED) as error:
+            logger.warning("an import of %s has failed: %s", found.user, error)
+            found.state, found.reason = "failed", "the platform could not read the files now"
+        finally:
+            await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
+        found.finished = now_ms()
+        with suppress(OSError):
+            if found.state == "done":
+                await asyncio.to_thread(self.store.drop_files, found)
+            await self._write()
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """Wait until no other import of the user runs, and few on the machine.
+
+        Raises ImportStopped.
+        """
+        async with AsyncExitStack() as stack:
+            own = MachineLock(self.store.path(self.found).parent / "running")
+            stack.callback(own.close)
+            slots = [
+                MachineLock(self.store.folder / f"running-{number}")
+                for number in range(RUNNING_MAX)
+            ]
+            for slot in slots:
+                stack.callback(slot.close)
+            while not (own.held() and any(slot.held() for slot in slots)):
+                await self._look()
+                await asyncio.sleep(_LOOK_S)
+            yield
+
+    async def _read(self) -> None:
+        found = self.found
+        limit = self.store.bytes_max * _CONTENT_RATIO
+        plan = ReadingPlan(
+            folder=str(self.store.path(found)),
+            user=found.user,
+            device=found.device,
+            names=[file.name for file in found.files],
+            content_bytes_max=limit,
+            fixes_max=_FIXES_MAX,
+            memory_bytes_max=_MEMORY_BYTES_MAX,
+        )
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "gateway.imports.import_process"),
+            stdin=pipe,
+            stdout=pipe,
+            env={**os.environ, "TMPDIR": str(self.store.path(found) / "scratch")},
+        )
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            process.stdin.write(msgspec.json.encode(plan) + b"\n")
+            await process.stdin.drain()
+            await self._take_frames(process.stdout)
+        finally:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+    async def _take_frames(self, frames: asyncio.StreamReader) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(_LOOK_S * 2):
+                    kind = await frames.readexactly(1)
+            except TimeoutError:
+                await self._look()
+                continue
+            except asyncio.IncompleteReadError:
+                raise ImportRefused(
+                    422,
+                    "the process that reads the files has ended: they need more than it may have",
+                ) from None
+            size = int.from_bytes(await frames.readexactly(LENGTH_BYTES))
+            if size > _FRAME_BYTES_MAX:
+                raise ImportRefused(422, "the files have positions of more bytes than can be taken")
+            content = await frames.readexactly(size)
+            if kind == FIXES:
+                await self._store(_decode_fixes(content))
+            else:
+                progress = _decode_progress(content)
+                self._take(progress)
+                if kind == END:
+                    if progress.error is not None:
+                        raise ImportRefused(422, progress.error)
+                    return
+            await self._look()
+
+    async def _store(self, fixes: list[Fix]) -> None:
+        found = self.found
+        if not found.has_begun_to_store:
+            found.has_begun_to_store = True
+            await self._write()
+        found.state = "storing"
+        await self._watched(self.storing.store(fixes, self.sender, self._waits))
+        found.reason = None
+        found.stored += len(fixes)
+
+    async def _watched(self, storing: Coroutine[Any, Any, None]) -> None:
+        """Store, and stop waiting for the log or a quota when the import is to stop."""
+        task = asyncio.ensure_future(storing)
+        try:
+            while not (await asyncio.wait({task}, timeout=_LOOK_S * 2))[0]:
+                await self._look()
+            await task
+        finally:
+            task.cancel()
+
+    def _waits(self, reason: str) -> None:
+        self.found.reason = reason
+
+    def _take(self, progress: ReadingProgress) -> None:
+        found = self.found
+        found.read_bytes, found.of_bytes = progress.read_bytes, progress.of_bytes
+        found.found, found.refused, found.times = progress.found, progress.refused, progress.times
+        found.first, found.last = progress.first, progress.last
+        for own, read in zip(found.files, progress.files, strict=False):
+            own.fixes, own.skipped, own.damage = read.fixes, read.skipped, read.damage
+
+    async def _look(self) -> None:
+        """Stop if that is asked for, or the disk is full; write how far it is now and then.
+
+        Raises ImportStopped, ImportRefused.
+        """
+        if time.monotonic() - self._written < _WRITE_S:
+            return
+        if await asyncio.to_thread(self.store.is_to_stop, self.found):
+            raise ImportStopped
+        trouble = await asyncio.to_thread(self.store.room_trouble)
+        if trouble is not None:
+            raise ImportRefused(507, trouble)
+        await self._write()
+
+    async def _write(self) -> None:
+        self._written = time.monotonic()
+        await asyncio.to_thread(self.store.write, self.found)
