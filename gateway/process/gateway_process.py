@@ -24,6 +24,7 @@ from gateway.alerts.former_zones import FormerZones
 from gateway.alerts.log_table import LogTable
 from gateway.alerts.recent_events import RecentEvents
 from gateway.bodies.parsing import Parsing
+from gateway.exports.exports import Exports
 from gateway.fixes.erasure_reader import Record, open_erasures
 from gateway.fixes.known_fixes import KnownFixes, device_key, fix_key, use_secret
 from gateway.fixes.siphash import KEY_BYTES
@@ -475,6 +476,7 @@ class _Gateway:
             web_push=self.web_push,
             archive=self.archive,
             imports=self.imports,
+            exports=Exports(settings.history, settings.places),
             receipts=self.receipts,
             forwardings=self.forwardings,
             alerts=self.alerts,

@@ -136,7 +136,7 @@ async def test_what_would_erase_other_positions_is_not_undone(gateway: Gateway) 
 
         async def undone() -> str:
             async with client.delete(f"{IMPORTS}/{after['id']}") as answer:
-                return (await json_of(answer, 409))["error"]
+                return str((await json_of(answer, 409))["error"])
 
         assert "has other positions" in await undone()
         # It can be taken off the list all the same.

@@ -18,7 +18,7 @@ from gateway.tracks.track_encoders import encode_track
 from gateway.tracks.track_points import unpacked
 from gateway.views.track_store import pack_point
 from spark.fixes.schema import HISTORY_SCHEMA
-from spark.history.track_writers import WRITERS
+from waylog.history.track_writers import WRITERS
 from waylog.messages import Fix, fix_id
 from waylog.replay.player import read_files
 from waylog.replay.readers.recorded import RecordedFix

@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark.fixes.schema import HISTORY_SCHEMA
+from waylog.messages import Fix
 from waylog.track_elements import (
     GPX_HEAD,
     KML_HEAD,
@@ -33,7 +33,10 @@ class TrackWriter(Protocol):
         """Start a device; the following days belong to it."""
 
     def day(self, rows: pa.Table) -> None:
-        """Write one day of HISTORY_SCHEMA rows, ascending by time; never empty."""
+        """Write one day's rows, ascending by time; never empty.
+
+        The columns are the members of waylog.messages.Fix, times in ms, attributes as JSON text.
+        """
 
     def end(self) -> None:
         """End the device."""
@@ -159,7 +162,7 @@ class CsvWriter:
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
-        self._names = [name for name in HISTORY_SCHEMA.names if not name.startswith("kafka_")]
+        self._names = list(Fix.__struct_fields__)
         self._rows([self._names])
 
     def _rows(self, rows: Sequence[Sequence[object]]) -> None:
@@ -175,7 +178,8 @@ class CsvWriter:
         columns: list[list[object]] = [rows[name].to_pylist() for name in self._names]
         times = self._names.index("time"), self._names.index("received")
         for index in times:
-            columns[index] = [_iso(time) for time in rows[self._names[index]].to_pylist()]
+            found = rows[self._names[index]].to_pylist()
+            columns[index] = [None if time is None else _iso(time) for time in found]
         self._rows([[_harmless(value) for value in row] for row in zip(*columns, strict=True)])
 
     def end(self) -> None:
@@ -193,16 +197,19 @@ def _harmless(value: object) -> object:
 
 
 class ParquetWriter:
-    """Parquet with all members of a fix, with the schema of the history."""
+    """Parquet with all columns of the rows that it is given; all have the same schema."""
 
     def __init__(self, stream: IO[bytes]) -> None:
-        self._writer = pq.ParquetWriter(stream, HISTORY_SCHEMA, compression="zstd")
+        self._stream = stream
+        self._writer: pq.ParquetWriter | None = None
 
     def begin(self, device: str) -> None:
         """Do nothing: each row has its device."""
 
     def day(self, rows: pa.Table) -> None:
         """Write one day's rows."""
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self._stream, rows.schema, compression="zstd")
         self._writer.write_table(rows)
 
     def end(self) -> None:
@@ -210,6 +217,8 @@ class ParquetWriter:
 
     def close(self) -> None:
         """Write the footer."""
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self._stream, pa.schema([]))
         self._writer.close()
 
 
