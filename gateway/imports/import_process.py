@@ -12,14 +12,15 @@ import os
 import resource
 import signal
 import sys
-import threading
 import traceback
+from functools import partial
 from typing import BinaryIO, Final
 
 import msgspec
 
 from gateway.imports.reading import Reading, TooMuch
 from gateway.imports.records import ReadingPlan, ReadingProgress
+from waylog.process.threads import start_thread
 
 #: Kinds of frames, and the bytes of the length before each.
 FIXES, PROGRESS, END = b"F", b"P", b"E"
@@ -50,8 +51,7 @@ def main() -> None:
     os.nice(_NICENESS)
     plan = msgspec.json.decode(sys.stdin.buffer.readline(), type=ReadingPlan)
     _bound(plan)
-    watching = threading.Thread(target=_end_with_input, args=(sys.stdin.buffer,), daemon=True)
-    watching.start()
+    start_thread(partial(_end_with_input, sys.stdin.buffer), "watching the gateway")
     output = sys.stdout.buffer
 
     def write(kind: bytes, content: bytes) -> None:
