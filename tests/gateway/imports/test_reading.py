@@ -113,7 +113,8 @@ def test_a_bomb_ends_at_the_bound(tmp_path: Path) -> None:
 
 
 def test_a_bomb_in_an_archive_in_an_archive_ends_at_the_bound(tmp_path: Path) -> None:
-    inner = archive({"a.csv": b"lat,lon,time\n" + (b"1,2," + b" " * 1000 + b"\n") * (20 * 1024), "b.gpx": gpx(1)})
+    rows = (b"1,2," + b" " * 1000 + b"\n") * (20 * 1024)
+    inner = archive({"a.csv": b"lat,lon,time\n" + rows, "b.gpx": gpx(1)})
     outer = archive({"inner.zip": inner, "c.gpx": gpx(1)})
     found = read(tmp_path, {"outer.zip": outer}, content_bytes_max=8 * MIB)
     assert found.progress.error is not None and "when unpacked" in found.progress.error
