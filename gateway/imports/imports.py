@@ -22,6 +22,7 @@ from gateway.users.auth import Identity
 from gateway.users.database import DEVICE_NAME, UserStore
 from gateway.users.permissions import Permissions
 from gateway.views.location_view import LocationView
+from waylog.extras import install_command, is_installed
 from waylog.history.erasures import append_erasures
 from waylog.kafka.clients import LogUnreachable
 from waylog.observability.telemetry import now_ms
@@ -70,6 +71,10 @@ class Imports:
     async def create(self, user: str, device: str | None, files: Sequence[ImportedFile]) -> Import:
         """Make an import of files that are then uploaded. Raises ImportRefused, OSError."""
         _check_files(files)
+        if not is_installed("replay"):
+            raise ImportRefused(
+                501, f"the platform lacks what reads files: {install_command('replay')}"
+            )
         name = None if device is None else chosen_name(device)
         if name is not None:
             if DEVICE_NAME.fullmatch(name) is None:
