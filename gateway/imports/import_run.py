@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 #: Imports that are read at the same time on this machine.
 RUNNING_MAX: Final = 2
 _LOOK_S: Final = 0.25
-_WRITE_S: Final = 1.0
+_WATCH_S: Final = 1.0
 #: The whole content, in relation to what may be uploaded: tracks pack well.
 _CONTENT_RATIO: Final = 8
 _FIXES_MAX: Final = 20_000_000
@@ -54,7 +54,9 @@ class ImportRun:
     storing: Storing
     sender: Callable[[], Identity | None]
     lock: MachineLock
-    _written: float = 0.0
+    _looked: float = 0.0
+    _times: int = 0
+    _newest_time: int | None = None
 
     async def run(self, is_new_device: Callable[[], Awaitable[bool]]) -> None:
         """Read and store; the record says how it ended. Never raises but to be cancelled."""
@@ -164,10 +166,16 @@ class ImportRun:
 
     async def _store(self, fixes: list[Fix]) -> None:
         found = self.found
-        if not found.has_begun_to_store:
-            found.has_begun_to_store = True
-            await self._write()
-        found.state = "storing"
+        found.state, found.has_begun_to_store = "storing", True
+        for fix in fixes:
+            # They come by time.
+            if fix.time != self._newest_time:
+                self._newest_time = fix.time
+                self._times += 1
+        # An earlier run may have come further.
+        found.times = max(found.times, self._times)
+        # Before they are stored: however it ends, an undo does not take them for somebody else's.
+        await self._write()
         await self._watched(self.storing.store(fixes, self.sender, self._waits))
         found.reason = None
         found.stored += len(fixes)
@@ -188,7 +196,7 @@ class ImportRun:
     def _take(self, progress: ReadingProgress) -> None:
         found = self.found
         found.read_bytes, found.of_bytes = progress.read_bytes, progress.of_bytes
-        found.found, found.refused, found.times = progress.found, progress.refused, progress.times
+        found.found, found.refused = progress.found, progress.refused
         found.first, found.last = progress.first, progress.last
         for own, read in zip(found.files, progress.files, strict=False):
             own.fixes, own.skipped, own.damage = read.fixes, read.skipped, read.damage
@@ -198,8 +206,9 @@ class ImportRun:
 
         Raises ImportStopped, ImportRefused.
         """
-        if time.monotonic() - self._written < _WRITE_S:
+        if time.monotonic() - self._looked < _WATCH_S:
             return
+        self._looked = time.monotonic()
         if await asyncio.to_thread(self.store.is_to_stop, self.found):
             raise ImportStopped
         trouble = await asyncio.to_thread(self.store.room_trouble)
@@ -208,5 +217,4 @@ class ImportRun:
         await self._write()
 
     async def _write(self) -> None:
-        self._written = time.monotonic()
         await asyncio.to_thread(self.store.write, self.found)

@@ -56,7 +56,6 @@ class Reading:
         )
         self._refused: Final = Counter[str]()
         self._told = time.monotonic()
-        self._newest_time: int | None = None
 
     def batches(self) -> Iterator[list[Fix]]:
         """Yield the fixes by time. Raises TooMuch, OSError."""
@@ -104,10 +103,6 @@ class Reading:
         self.progress.refused = _bounded(self._refused)
         for fix in parsed.fixes:
             fix.source = SOURCE
-            if fix.time != self._newest_time:
-                # They come by time.
-                self._newest_time = fix.time
-                self.progress.times += 1
         if parsed.fixes:
             if self.progress.first is None:
                 self.progress.first = parsed.fixes[0].time

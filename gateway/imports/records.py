@@ -50,7 +50,7 @@ class Import(msgspec.Struct, kw_only=True, omit_defaults=True):
     stored: int = 0
     #: Fixes that the platform does not take, by reason.
     refused: dict[str, int] = {}
-    #: Different times of the fixes, by which an undo counts.
+    #: Different times of the fixes that may be in the log, by which an undo counts.
     times: int = 0
     first: int | None = None
     last: int | None = None
@@ -82,7 +82,6 @@ class ReadingProgress(msgspec.Struct, omit_defaults=True):
     found: int = 0
     files: list[ImportedFile] = []
     refused: dict[str, int] = {}
-    times: int = 0
     first: int | None = None
     last: int | None = None
     error: str | None = None

@@ -115,6 +115,16 @@ async def test_an_import_is_undone_and_its_device_erased(gateway: Gateway) -> No
             assert len((await answer.text()).splitlines()) == 51
 
 
+async def test_positions_of_one_time_do_not_pass_for_others(gateway: Gateway) -> None:
+    rows = b"1,2,2025-05-30T00:00:00Z\n1,3,2025-05-30T00:00:00Z\n"
+    async with gateway.client(gateway.user("cleo")) as client:
+        found = await imported(client, {"a.csv": b"lat,lon,time\n" + rows * 2})
+        assert (found["found"], found["stored"]) == (4, 4)
+        assert len({fix.id for fix in fixes_of(gateway, "cleo/a")}) == 2
+        async with client.delete(f"{IMPORTS}/{found['id']}") as answer:
+            assert answer.status == 204, await answer.text()
+
+
 async def test_what_would_erase_other_positions_is_not_undone(gateway: Gateway) -> None:
     dee = gateway.user("dee")
     async with gateway.client(dee) as client:

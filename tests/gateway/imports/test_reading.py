@@ -90,16 +90,9 @@ def test_the_order_is_that_of_time_and_what_sending_refuses_is_counted(tmp_path:
     assert [fix.time for fix in found.fixes] == sorted(fix.time for fix in found.fixes)
     assert {fix.device for fix in found.fixes} == {"ada/walk"}
     progress = found.progress
-    assert (progress.found, progress.times, progress.error) == (6, 6, None)
+    assert (progress.found, progress.error) == (6, None)
     assert (progress.first, progress.last) == (found.fixes[0].time, found.fixes[-1].time)
     assert progress.of_bytes == len(late) + len(early) <= progress.read_bytes
-
-
-def test_two_positions_of_one_time_count_as_one(tmp_path: Path) -> None:
-    rows = b"lat,lon,time\n" + b"1,2,2025-05-30T00:00:00Z\n1,3,2025-05-30T00:00:00Z\n" * 2
-    found = read(tmp_path, {"a.csv": rows})
-    assert (found.progress.found, found.progress.times) == (4, 1)
-    assert len({fix.id for fix in found.fixes}) == 2
 
 
 def test_a_bomb_ends_at_the_bound(tmp_path: Path) -> None:
