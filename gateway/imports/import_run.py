@@ -176,9 +176,7 @@ class ImportRun:
         found.times = max(found.times, self._times)
         # Before they are stored: however it ends, an undo does not take them for somebody else's.
         await self._write()
-        await self._watched(self.storing.store(fixes, self.sender, self._waits))
-        found.reason = None
-        found.stored += len(fixes)
+        await self._watched(self.storing.store(fixes, self.sender, self._waits, self._stored))
 
     async def _watched(self, storing: Coroutine[Any, Any, None]) -> None:
         """Store, and stop waiting for the log or a quota when the import is to stop."""
@@ -189,6 +187,10 @@ class ImportRun:
             await task
         finally:
             task.cancel()
+
+    def _stored(self, count: int) -> None:
+        self.found.stored += count
+        self.found.reason = None
 
     def _waits(self, reason: str) -> None:
         self.found.reason = reason

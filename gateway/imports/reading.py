@@ -25,7 +25,7 @@ from waylog.replay.senders import wire
 from waylog.replay.senders.wire import outgoing
 from waylog.replay.timeline import Timeline
 
-_BATCH_FIXES: Final = 200
+_BATCH_FIXES: Final = 800
 _TELL_S: Final = 0.5
 #: Reasons and parts that could not be read, of one file; the rest is counted.
 _REASONS_MAX: Final = 30

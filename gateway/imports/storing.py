@@ -15,6 +15,8 @@ from waylog.kafka.clients import AppendError
 from waylog.messages import Fix
 
 _SUBMITTED_AT_ONCE: Final = 25
+_STORED_AT_ONCE: Final = 800
+_STEPS_A_MINUTE: Final = 4
 _APPEND_S: Final = 10.0
 _BACKOFF_MIN_S: Final = 0.5
 _BACKOFF_MAX_S: Final = 15.0
@@ -37,13 +39,25 @@ class Storing:
         fixes: Sequence[Fix],
         sender: Callable[[], Identity | None],
         waits: Callable[[str], object],
+        stored: Callable[[int], object],
     ) -> None:
         """Return when the log has all of them. Raises ImportRefused if it never will.
 
         `sender` returns the user with the rights of now, None once revoked. `waits` is told what is
-        waited for.
+        waited for, `stored` how many more the log has.
         """
-        await self._admitted(fixes, sender, waits)
+        begin = 0
+        while begin < len(fixes):
+            user = sender()
+            if user is None:
+                raise ImportRefused(403, "the user has been revoked")
+            part = fixes[begin : begin + _step(user)]
+            if await self._is_admitted(part, user, waits):
+                await self._stored(part, waits)
+                stored(len(part))
+                begin += len(part)
+
+    async def _stored(self, fixes: Sequence[Fix], waits: Callable[[str], object]) -> None:
         backoff_s = _BACKOFF_MIN_S
         while True:
             try:
@@ -54,29 +68,23 @@ class Storing:
             await asyncio.sleep(backoff_s)
             backoff_s = min(_BACKOFF_MAX_S, backoff_s * 2)
 
-    async def _admitted(
-        self,
-        fixes: Sequence[Fix],
-        sender: Callable[[], Identity | None],
-        waits: Callable[[str], object],
-    ) -> None:
-        while True:
-            user = sender()
-            if user is None:
-                raise ImportRefused(403, "the user has been revoked")
-            parsed = Parsed(fixes=list(fixes))
-            try:
-                for _ in self._admission.admit_in_steps(user, parsed):
-                    await asyncio.sleep(0)
-            except SendingNotAllowed as error:
-                raise ImportRefused(403, str(error)) from error
-            except QuotaExceeded as error:
-                waits(str(error))
-                await asyncio.sleep(min(_QUOTA_WAIT_MAX_S, error.retry_after_s))
-                continue
-            if parsed.rejected:
-                raise ImportRefused(403, parsed.rejected[0].reason)
-            return
+    async def _is_admitted(
+        self, fixes: Sequence[Fix], user: Identity, waits: Callable[[str], object]
+    ) -> bool:
+        """Tell whether the quota has room; wait if it has none. Raises ImportRefused."""
+        parsed = Parsed(fixes=list(fixes))
+        try:
+            for _ in self._admission.admit_in_steps(user, parsed):
+                await asyncio.sleep(0)
+        except SendingNotAllowed as error:
+            raise ImportRefused(403, str(error)) from error
+        except QuotaExceeded as error:
+            waits(str(error))
+            await asyncio.sleep(min(_QUOTA_WAIT_MAX_S, error.retry_after_s))
+            return False
+        if parsed.rejected:
+            raise ImportRefused(403, parsed.rejected[0].reason)
+        return True
 
     async def _append(self, fixes: Sequence[Fix]) -> None:
         futures = []
@@ -95,6 +103,12 @@ class Storing:
                 raise AppendError(*error.args)
         if pending or any(future.cancelled() for future in done):
             raise TimeoutError
+
+
+def _step(user: Identity) -> int:
+    """Return how many fixes are admitted at once: of a quota a part, since phones send, too."""
+    per_minute = user.rights.fixes_per_minute
+    return _STORED_AT_ONCE if per_minute is None else max(1, per_minute // _STEPS_A_MINUTE)
 
 
 def _seen(future: asyncio.Future[None]) -> None:
