@@ -106,6 +106,14 @@ async def test_an_import_is_begun_once(workers: tuple[Gateway, Gateway]) -> None
     async with one.client(cy) as client, other.client(cy) as elsewhere:
         found = await created(client, {"walk.gpx": gpx(500)})
         await upload(client, found, [gpx(500)])
+        store = ImportStore(one.folder / "users.db.imports", 0)
+        known = store.find("cy", found["id"])
+        assert known is not None
+        lock = store.lock(known)
+        assert lock.held()  # another worker is just about to begin
+        async with client.post(f"{IMPORTS}/{found['id']}/run") as answer:
+            assert "running already" in (await json_of(answer, 409))["error"]
+        lock.close()
 
         async def begin(by: aiohttp.ClientSession) -> int:
             async with by.post(f"{IMPORTS}/{found['id']}/run") as answer:
@@ -165,6 +173,16 @@ def test_what_nobody_goes_on_with_is_removed(tmp_path: Path) -> None:
     lock.close()
     left = {each.id: sum(store.received(each)) for each in store.of_user("ada")}
     assert left == {fresh.id: 5, stored.id: 0, running.id: 5}
+
+
+def test_whoever_gets_a_name_later_gets_no_imports_with_it(tmp_path: Path) -> None:
+    store = ImportStore(tmp_path, 1000, 0)
+    former, own = made(store), made(store)
+    age(store, former, 60_000)
+    store.forget("ada", own.created - 1000)
+    assert [each.id for each in store.of_user("ada")] == [own.id]
+    store.forget("ada", None)
+    assert store.of_user("ada") == [] and list(tmp_path.iterdir()) == []
 
 
 def test_a_full_disk_takes_nothing_and_says_so(tmp_path: Path) -> None:
