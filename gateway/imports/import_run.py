@@ -9,7 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,8 +27,10 @@ from waylog.process.machine_lock import MachineLock
 
 logger = logging.getLogger(__name__)
 
-#: Imports that are read at the same time on this machine.
-RUNNING_MAX: Final = 2
+#: Imports whose files are read at the same time on this machine, and those that are stored: these
+#: take little of it, and long where their users have quotas.
+_READING_MAX: Final = 2
+_STORING_MAX: Final = 16
 _LOOK_S: Final = 0.25
 _WATCH_S: Final = 1.0
 #: The whole content, in relation to what may be uploaded: tracks pack well.
@@ -55,6 +57,8 @@ class ImportRun:
     sender: Callable[[], Identity | None]
     lock: MachineLock
     _looked: float = 0.0
+    #: What others wait for while this one works.
+    _place: MachineLock | None = None
     _times: int = 0
     _newest_time: int | None = None
 
@@ -93,19 +97,31 @@ class ImportRun:
 
         Raises ImportStopped.
         """
-        async with AsyncExitStack() as stack:
-            own = MachineLock(self.store.path(self.found).parent / "running")
-            stack.callback(own.close)
-            slots = [
-                MachineLock(self.store.folder / f"running-{number}")
-                for number in range(RUNNING_MAX)
-            ]
-            for slot in slots:
-                stack.callback(slot.close)
-            while not (own.held() and any(slot.held() for slot in slots)):
+        own = MachineLock(self.store.path(self.found).parent / "running")
+        try:
+            while not own.held():
                 await self._look()
                 await asyncio.sleep(_LOOK_S)
+            self._place = await self._free_place("reading", _READING_MAX)
             yield
+        finally:
+            own.close()
+            if self._place is not None:
+                self._place.close()
+
+    async def _free_place(self, kind: str, count: int) -> MachineLock:
+        """Wait for one of some places of the machine. Raises ImportStopped."""
+        places = [MachineLock(self.store.folder / f"{kind}-{each}") for each in range(count)]
+        found: MachineLock | None = None
+        try:
+            while (found := next((each for each in places if each.held()), None)) is None:
+                await self._look()
+                await asyncio.sleep(_LOOK_S)
+            return found
+        finally:
+            for each in places:
+                if each is not found:
+                    each.close()
 
     async def _read(self) -> None:
         found = self.found
@@ -166,6 +182,10 @@ class ImportRun:
 
     async def _store(self, fixes: list[Fix]) -> None:
         found = self.found
+        if found.state == "reading":
+            reading, self._place = self._place, await self._free_place("storing", _STORING_MAX)
+            if reading is not None:
+                reading.close()
         found.state, found.has_begun_to_store = "storing", True
         for fix in fixes:
             # They come by time.

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -41,7 +42,7 @@ def workers(
     one.close()
 
 
-async def begun(client: aiohttp.ClientSession, name: str, count: int = 2000) -> dict[str, object]:
+async def begun(client: aiohttp.ClientSession, name: str, count: int = 2000) -> dict[str, Any]:
     """Return an import that is being stored, slowly: its user has a quota of 400."""
     found = await created(client, {f"{name}.gpx": gpx(count)})
     await upload(client, found, [gpx(count)])
@@ -71,6 +72,26 @@ async def test_another_worker_sees_and_undoes_what_is_under_way(
             assert await json_of(answer) == []
     assert [key for key, _ in one.records("erasure") if key == b"ada/walk"]
     assert kept(one) == []
+
+
+async def test_who_waits_for_a_quota_holds_nobody_up(workers: tuple[Gateway, Gateway]) -> None:
+    one, _ = workers
+    slow = [one.user(f"slow{number}") for number in range(2)]
+    imports = []
+    for login in slow:
+        one.users.rights.set_quota(login.name, 400, None)
+        async with one.client(login) as client:
+            imports.append(await begun(client, "walk"))
+    async with one.client(one.user("quick")) as client:
+        found = await created(client, {"walk.gpx": gpx(500)})
+        await upload(client, found, [gpx(500)])
+        await run(client, found)
+        assert (await ended(client, found))["stored"] == 500
+    for login, found in zip(slow, imports, strict=True):
+        async with one.client(login) as client:
+            assert (await shown(client, found))["state"] == "storing"
+            async with client.delete(f"{IMPORTS}/{found['id']}") as answer:
+                assert answer.status == 204
 
 
 async def test_what_runs_at_full_speed_is_stopped(workers: tuple[Gateway, Gateway]) -> None:

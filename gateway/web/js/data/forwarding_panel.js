@@ -110,7 +110,7 @@ export class ForwardingPanel extends HTMLElement {
     act("end", t("forward.end"), () => this.askToEnd(forwarding), true);
     const facts = [kindTitle(forwarding.kind), forwarding.url, forwarding.devices ? forwarding.devices.join(", ") : t("forward.every_device")];
     return make("li", { className: `import forwarding ${state}` },
-      make("h3", { text: name }),
+      make("h2", { text: name }),
       make("p", { className: "state" }, make("span", { className: `badge ${state}`, text: STATES[state] ?? state }),
         forwarding.forwarded !== null && make("span", { text: t("forward.until", { time: moment(forwarding.forwarded) }) })),
       make("p", { className: "hint", text: facts.join(" · ") }),

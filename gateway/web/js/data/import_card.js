@@ -47,7 +47,7 @@ export function importCard(found, sent, actions) {
   if (found.stored && !isRunning(found)) act("forget", t("import.forget"), actions.forget);
   else if (!found.undoable) act("forget", t("import.stop"), actions.forget);
   return make("li", { className: `import ${found.state}`, "data-import": found.id },
-    make("h3", { text: name }),
+    make("h2", { text: name }),
     make("p", { className: "state", text: stateOf(found, sent) }),
     (sent !== null || isRunning(found)) && bar,
     found.reason && make("p", { className: found.state === "failed" ? "refusal" : "hint", text: found.reason }),
