@@ -14,7 +14,7 @@ from gateway.exports.questions import LENGTH_BYTES, ExportQuestion
 from gateway.limits.pools import Turns
 
 #: Exports that are made at the same time, and of one user; others wait, of a user one.
-RUNNING_MAX: Final = 2
+RUNNING_MAX: Final = 4
 _EACH_MAX: Final = 1
 _WAITING_EACH_MAX: Final = 1
 _READ_AT_ONCE: Final = 64 * 1024
@@ -58,7 +58,8 @@ class Exports:
                 await asking
             with suppress(ProcessLookupError):
                 process.kill()
-            await process.wait()
+            # Its end is noticed only once what is left in its pipe has been read.
+            await process.communicate()
 
 
 async def _ask(

@@ -150,7 +150,8 @@ class ImportRun:
         finally:
             with suppress(ProcessLookupError):
                 process.kill()
-            await process.wait()
+            # Its end is noticed only once what is left in its pipe has been read.
+            await process.communicate()
 
     async def _take_frames(self, frames: asyncio.StreamReader) -> None:
         while True:

@@ -43,6 +43,9 @@ class HttpLimits:
     unread_bytes_each_max: int = 64 * MEBIBYTE
     #: A client that reads nothing of a large answer for this long is disconnected.
     stalled_answer_timeout_s: float = STALLED_S
+    #: Who takes less of an export a second, after a while, is disconnected: others wait for it.
+    export_bytes_per_s_min: int = 8 * 1024
+    export_patience_s: float = 120.0
     body_timeout_s: float = 60.0
     #: From a connection's start, or the end of its last request, to the end of the next request's
     #: headers. Clients that send them byte by byte are disconnected.

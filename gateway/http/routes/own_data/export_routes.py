@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from typing import Final
 
 from aiohttp import web
@@ -16,9 +18,9 @@ from gateway.http.requests.past import LATEST_MS, time_of
 from gateway.http.requests.responses import Refused, unavailable
 from gateway.http.requests.services import Services
 from gateway.http.routes.own_data.account_documents import account_documents, places_of
+from gateway.limits.bounds import HttpLimits
 from gateway.users.database import DEVICE_NAME
 from waylog.network.connection_ends import reset
-from waylog.network.reading_watch import ReadingWatch
 from waylog.network.shares import ShareExceeded
 
 _PATH: Final = "/v1/export"
@@ -95,15 +97,13 @@ class ExportRoutes:
                 raise unavailable(str(error)) from error
             try:
                 await answer.prepare(request)
-                with ReadingWatch(
-                    request.transport, self._services.limits.stalled_answer_timeout_s
-                ) as watch:
-                    async for piece in _with(first, pieces):
-                        watch.written += len(piece)
+                pace = _Pace(self._services.limits)
+                async for piece in _with(first, pieces):
+                    async with pace.kept(len(piece)):
                         await answer.write(piece)
-                        await self._services.turns.let_others_work(question.user)
-                    await answer.write_eof()
-            except ExportFailed:
+                    await self._services.turns.let_others_work(question.user)
+                await answer.write_eof()
+            except (ExportFailed, TimeoutError):
                 # The client must not take it for whole.
                 if request.transport is not None:
                     reset(request.transport)
@@ -114,6 +114,25 @@ class ExportRoutes:
     def _devices_of(self, user: str) -> list[str]:
         views = (self._services.location_view, self._services.address_view)
         return sorted({name for view in views for name in view.devices_after("", user)})
+
+
+class _Pace:
+    """The time that a client may take for what it is sent: each byte that it takes gives it more.
+
+    An export has one of few places, and a process, until its client has taken all of it.
+    """
+
+    def __init__(self, limits: HttpLimits) -> None:
+        self._left_s = limits.export_patience_s
+        self._s_a_byte = 1 / limits.export_bytes_per_s_min
+
+    @asynccontextmanager
+    async def kept(self, size: int) -> AsyncIterator[None]:
+        """Raise TimeoutError if the client takes too long for so many bytes."""
+        begun = time.monotonic()
+        async with asyncio.timeout(self._left_s):
+            yield
+        self._left_s += size * self._s_a_byte - (time.monotonic() - begun)
 
 
 async def _with(first: bytes, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
