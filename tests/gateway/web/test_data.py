@@ -198,10 +198,11 @@ async def test_the_keyboard_alone_imports(visit: Visit) -> None:
 async def test_positions_are_downloaded(visit: Visit, tmp_path: Path) -> None:
     page = visit.page
     await page.get_by_role("tab", name="Export").click()
-    await page.get_by_label("Device").select_option("long")
-    await page.get_by_label("From").fill("2025-05-30")
-    await page.get_by_label("Until").fill("2025-05-30")
-    await page.get_by_label("Format").first.select_option("csv")
+    panel = page.locator("export-panel")
+    await panel.get_by_label("Device", exact=True).select_option(label="long")
+    await panel.get_by_label("From").fill("2025-05-30")
+    await panel.get_by_label("Until").fill("2025-05-30")
+    await panel.get_by_label("Format").first.select_option("csv")
     await pictures(page, "export")
     async with page.expect_download() as waiting:
         await page.get_by_role("link", name="Download", exact=True).click()
@@ -234,7 +235,7 @@ async def test_positions_are_sent_on_and_no_secret_is_shown_again(
     await form.get_by_label("Address").fill("mqtts://mqtt.example.org/secret-topic+")
     await form.get_by_label("User", exact=True).fill("me")
     await form.get_by_label("Password").fill("SECRET-PASSWORD")
-    await form.get_by_label("long", exact=True).check()
+    await form.get_by_role("checkbox", name="long").check()
     await form.get_by_role("button", name="Send from now on").click()
     await expect(page.get_by_role("alert")).to_contain_text("without + and #")
     await form.get_by_label("Address").fill("mqtts://mqtt.example.org/secret-topic")
