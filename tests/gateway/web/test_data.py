@@ -199,10 +199,10 @@ async def test_positions_are_downloaded(visit: Visit, tmp_path: Path) -> None:
     page = visit.page
     await page.get_by_role("tab", name="Export").click()
     panel = page.locator("export-panel")
-    await panel.get_by_label("Device", exact=True).select_option(label="long")
+    await panel.get_by_role("combobox", name="Device").select_option(label="long")
     await panel.get_by_label("From").fill("2025-05-30")
     await panel.get_by_label("Until").fill("2025-05-30")
-    await panel.get_by_label("Format").first.select_option("csv")
+    await panel.get_by_role("combobox", name="Format").first.select_option("csv")
     await pictures(page, "export")
     async with page.expect_download() as waiting:
         await page.get_by_role("link", name="Download", exact=True).click()
