@@ -14,7 +14,7 @@ from tests.gateway.parts import parts
 from tests.http_session import http_session
 from waylog.config import Endpoint
 
-POINTS = 250_000
+POINTS = 150_000
 PATH = "/v1/export?device=phone&format=csv"
 
 
