@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from gateway.limits.addresses import TrustedProxies
-from gateway.limits.bounds import HttpLimits
+from gateway.limits.bounds import IMPORT_BYTES_MAX, HttpLimits
 from gateway.limits.error_bytes import ERROR_BYTES_PER_MINUTE
 from gateway.mqtt.listening import options as mqtt_options
 from gateway.observability.metrics_access import AUDIENCES, MetricsAccess
@@ -132,6 +132,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=HttpLimits.share_days_max,
         metavar="DAYS",
         help="how long the link of a share may work (default: %(default)s)",
+    )
+    add(
+        "--import-bytes-max",
+        type=int,
+        default=IMPORT_BYTES_MAX,
+        metavar="N",
+        help="bytes of the files that a user may have uploaded and not yet imported, beside the "
+        "database of users; 0: no imports (default: %(default)s)",
     )
     add("--places", metavar="URL", help="folder of favourite places, as `waylog places run` writes")
     add("--history", metavar="URL", help="the history, for tracks of more than memory holds")
@@ -254,6 +262,8 @@ def check(arguments: argparse.Namespace) -> None:
     ):
         if getattr(arguments, bound) < 1:
             raise ConfigError(f"--{bound.replace('_', '-')} must be 1 or more")
+    if arguments.import_bytes_max < 0:
+        raise ConfigError("--import-bytes-max must be 0 or more")
     if arguments.proxy_protocol and not arguments.trusted_proxy:
         raise ConfigError("--proxy-protocol needs --trusted-proxy")
     try:
@@ -352,6 +362,7 @@ def run(arguments: argparse.Namespace) -> int:
         viewers_per_user=arguments.viewers_per_user,
         viewers_per_address=arguments.viewers_per_address,
         share_days_max=arguments.share_days_max,
+        import_bytes_max=arguments.import_bytes_max,
         places=arguments.places,
         history=arguments.history,
         geo_url=None if arguments.geo_url is None else http_url(arguments.geo_url),

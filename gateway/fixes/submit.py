@@ -136,6 +136,10 @@ class Submitter(FixAppender):
             if erasure is not None:
                 self.forget_before(device_key(erasure.device), erasure.before)
 
+    def is_erased(self, device: str) -> bool:
+        """Tell whether a device was erased, so that its earlier fixes are not stored again."""
+        return device in self._erasures
+
     def submit_event(self, event: Event, traceparent: bytes | None = None) -> asyncio.Future[None]:
         """Append an event to topic `event`; the future fails with AppendError."""
         return self._future(self.event_receipt(event, traceparent))

@@ -49,6 +49,8 @@ from gateway.http.routes.forwarding_admin_routes import ForwardingAdminRoutes
 from gateway.http.routes.forwarding_routes import ForwardingRoutes
 from gateway.http.routes.geocoder import GeocoderProxy
 from gateway.http.routes.notice_routes import NoticeRoutes
+from gateway.http.routes.own_data.export_routes import ExportRoutes
+from gateway.http.routes.own_data.import_routes import ImportRoutes
 from gateway.http.routes.pages import Pages
 from gateway.http.routes.people.account_routes import AccountRoutes
 from gateway.http.routes.people.friend_routes import FriendRoutes
@@ -275,6 +277,8 @@ def build_application(services: Services, client_id: str) -> web.Application:
             *PlaceRoutes(services, ingest).routes(),
             *ForwardingRoutes(services, ingest).routes(),
             *ForwardingAdminRoutes(services, ingest).routes(),
+            *ImportRoutes(services, ingest).routes(),
+            *ExportRoutes(services).routes(),
             *DeviceTokenRoutes(services, ingest).routes(),
             *SessionRoutes(services, ingest).routes(),
             *AccountRoutes(services, ingest).routes(),

@@ -12,6 +12,7 @@ GEOCODING: Final = "Geocoding"
 SHARING: Final = "Sharing"
 ACCOUNT: Final = "Accounts"
 FORWARDING: Final = "Forwarding"
+OWN_DATA: Final = "Import and export"
 ZONES: Final = "Places and zones"
 OPERATING: Final = "Operating"
 LOG: Final = "The log (administrators)"
@@ -73,7 +74,7 @@ def operation(
     beside JSON.
     """
     good: dict[str, Any] = {"description": "Done"}
-    if status in ("200", "201") and media_types:
+    if status in ("200", "201", "202") and media_types:
         good["content"] = {each: {"schema": answer or {}} for each in media_types}
     refused = [schema(each) for each in dict.fromkeys(("Error", error))]
     shape = refused[0] if len(refused) == 1 else {"anyOf": refused}

@@ -15,6 +15,9 @@ OVERHEAD_BYTES: Final = 1024
 #: and members that the body does not have.
 RECORD_BYTES: Final = 512
 
+#: Bytes of the files that a user may have in imports that are not finished.
+IMPORT_BYTES_MAX: Final = 16 * 1024 * MEBIBYTE
+
 #: The reason of a refusal when too many bytes of a user wait for the log.
 TOO_MUCH_UNDER_WAY: Final = "too much that you have sent waits for the log"
 
@@ -40,6 +43,9 @@ class HttpLimits:
     unread_bytes_each_max: int = 64 * MEBIBYTE
     #: A client that reads nothing of a large answer for this long is disconnected.
     stalled_answer_timeout_s: float = STALLED_S
+    #: Who takes less of an export a second, after a while, is disconnected: others wait for it.
+    export_bytes_per_s_min: int = 8 * 1024
+    export_patience_s: float = 120.0
     body_timeout_s: float = 60.0
     #: From a connection's start, or the end of its last request, to the end of the next request's
     #: headers. Clients that send them byte by byte are disconnected.

@@ -24,6 +24,7 @@ from gateway.alerts.former_zones import FormerZones
 from gateway.alerts.log_table import LogTable
 from gateway.alerts.recent_events import RecentEvents
 from gateway.bodies.parsing import Parsing
+from gateway.exports.exports import Exports
 from gateway.fixes.erasure_reader import Record, open_erasures
 from gateway.fixes.known_fixes import KnownFixes, device_key, fix_key, use_secret
 from gateway.fixes.siphash import KEY_BYTES
@@ -37,8 +38,11 @@ from gateway.http.listener import HttpServer, start_http
 from gateway.http.requests.device_endpoints import DeviceEndpoints
 from gateway.http.requests.services import Services
 from gateway.http.starting import StartingServer
+from gateway.imports.import_store import ImportStore
+from gateway.imports.imports import Imports
+from gateway.imports.storing import Storing
 from gateway.limits.addresses import Addresses, TrustedProxies
-from gateway.limits.bounds import HttpLimits
+from gateway.limits.bounds import IMPORT_BYTES_MAX, HttpLimits
 from gateway.limits.error_bytes import ERROR_BYTES_PER_MINUTE
 from gateway.limits.failed_logins import open_failed_logins
 from gateway.limits.refusal_sampler import RefusalSampler
@@ -150,6 +154,8 @@ class GatewaySettings:
     relay: Path | None = None
     #: Networks beside the internet whose servers users may have told of events.
     alert_networks: tuple[str, ...] = ()
+    #: Bytes of the files that a user may upload at a time; 0: no imports.
+    import_bytes_max: int = IMPORT_BYTES_MAX
 
 
 async def serve(settings: GatewaySettings) -> int:
@@ -285,6 +291,7 @@ class _Gateway:
             )
         self.archive = Archive(settings.history, settings.places)
         stack.push_async_callback(self.archive.close)
+        self.imports = self._open_imports() if settings.import_bytes_max else None
         self.pushes = PushLedger()
         telling = spawn(self.pushes.run(telemetry), "counting pushes", endless=True)
         stack.callback(telling.cancel)
@@ -350,6 +357,22 @@ class _Gateway:
         self.pipeline = Pipeline(self.location_view, self.address_view, self.metrics, lag)
         stack.push_async_callback(self.pipeline.close)
 
+    def _open_imports(self) -> Imports:
+        settings = self._settings
+        folder = settings.users.with_name(f"{settings.users.name}.imports")
+        imports = Imports(
+            ImportStore(folder, settings.import_bytes_max),
+            Storing(self.submitter, self.admission),
+            bootstrap_servers=settings.bootstrap_servers,
+            locations=self.location_view,
+            archive=self.archive,
+            permissions=self.permissions,
+            users=self.users,
+        )
+        self._stack.push_async_callback(imports.close)
+        self.permissions.subscribe(imports.rights_changed)
+        return imports
+
     async def start(self) -> None:
         """Serve once the views have loaded their snapshot and the records after it.
 
@@ -398,6 +421,8 @@ class _Gateway:
             self._beside(self.former_users.run(), "ending forwardings")
             self._beside(self.former_zones.run(), "ending zones")
             self._beside(self.event_teller.run(), "telling of events")
+        if self.imports is not None:
+            self._beside(self.imports.tidy(), "removing abandoned imports")
         self._beside(self.places.watch(), "looking for new places")
         self._beside(self.viewers.tell_withheld(), "telling friends what was withheld")
         self._stack.callback(show_areas(self.areas).cancel)
@@ -450,6 +475,8 @@ class _Gateway:
             notices=self.notices,
             web_push=self.web_push,
             archive=self.archive,
+            imports=self.imports,
+            exports=Exports(settings.history, settings.places),
             receipts=self.receipts,
             forwardings=self.forwardings,
             alerts=self.alerts,

@@ -27,6 +27,10 @@ ROWS_MAX: Final = 5_000
 STATISTICS_POINTS_MAX: Final = 2_000_000
 #: Questions that are answered from points, as tracks are.
 SUMMARIES: Final = frozenset({"timeline", "days", "statistics"})
+#: The question how much there is of a device, which is answered from points, too.
+EXTENT: Final = "extent"
+#: Points in memory that are counted: all that memory may hold.
+_COUNTED_MAX: Final = 10_000_000
 
 #: Bytes of the length before each piece of points; a piece without points is the last.
 LENGTH_BYTES: Final = 4
@@ -48,6 +52,17 @@ class Question(msgspec.Struct):
     #: For days and statistics: the time zone of the days, and what is added up.
     zone: str = ""
     span: str = ""
+    #: For EXTENT: rows of all other sources are counted.
+    source: str = ""
+
+
+class Extent(msgspec.Struct):
+    """How much there is of a device."""
+
+    #: Different times of its points, in the history and in memory.
+    times: int
+    #: Rows of the history that have another source than the one that was asked about.
+    others: int
 
 
 _decode_row: Final = msgspec.json.Decoder(dict[str, Any]).decode
@@ -126,6 +141,17 @@ class Archive:
             *(kind, device, from_ms, to_ms, limit), circles=hidden, zone=zone, span=span
         )
         return await self._ask(question, party, recent)
+
+    async def extent(
+        self, device: str, *, recent: Iterable[bytes], before_ms: int, source: str, party: str = ""
+    ) -> Extent:
+        """Return how much there is of a device, whatever its time.
+
+        Of points in memory those count that are before a time. Raises AnswerUnavailable.
+        """
+        question = Question(*(EXTENT, device, -(2**62), before_ms - 1, _COUNTED_MAX), source=source)
+        answer = b"".join(await self._ask(question, party, recent))
+        return msgspec.json.decode(answer, type=Extent)
 
     async def visits(self, device: str, from_ms: int, to_ms: int, party: str = "") -> list[bytes]:
         """Return visits of a device that overlap a period, in order: a JSON array, in pieces.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from gateway.tracks.archive import LENGTH_BYTES, SUMMARIES, Question
+from gateway.tracks.archive import EXTENT, LENGTH_BYTES, SUMMARIES, Extent, Question
 from gateway.tracks.asking import AnswerHead, AnswerRefused, AnswerUnavailable
 from gateway.tracks.summaries import MARGIN_MS, summary_of
 from gateway.tracks.track_encoders import encode_track
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Seconds after which the list of files is refreshed.
 _FRESH_S: Final = 5.0
+#: Before and after all times that there are.
+EVER_MS: Final = 2**62
 #: The past is answered after what comes in now, where there is processor time for one of them.
 _NICENESS: Final = 5
 
@@ -75,6 +77,8 @@ class Reader:
             return self._track(question, recent)
         if question.kind in SUMMARIES:
             return summary_of(question, self._opened(), _Source(self, question, recent))
+        if question.kind == EXTENT:
+            return msgspec.json.encode(self._extent(question, recent))
         return self._rows(question)
 
     def _track(self, question: Question, recent: Points) -> bytes:
@@ -85,6 +89,22 @@ class Reader:
             tracks.insert(0, self._from_history(question))
         hidden = question.circles, question.grid
         return encode_track(question.format, question.device, tracks, *hidden)
+
+    def _extent(self, question: Question, recent: Points) -> Extent:
+        from waylog.history.history_reader import HistoryUnreadable
+
+        device, found, others = question.device, [recent["time"]], 0
+        history = self._opened()
+        try:
+            for period in () if history is None else history.periods():
+                assert history is not None
+                times = history.times(period, device, -EVER_MS, EVER_MS)
+                found.append(times)
+                if len(times):
+                    others += _of_others(history, period, question)
+        except (HistoryUnreadable, OSError) as error:
+            raise AnswerUnavailable(str(error)) from error
+        return Extent(len(np.unique(np.concatenate(found))), others)
 
     def _from_history(self, question: Question) -> Points:
         return self.points(question, question.from_ms, question.to_ms, question.limit)
@@ -141,6 +161,20 @@ class Reader:
         return b"[\n" + b",\n".join(map(msgspec.json.encode, found)) + b"\n]"
 
 
+def _of_others(history: HistoryReader, period: str, question: Question) -> int:
+    """Count the rows of a device in a period that have another source than is asked about."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    count = 0
+    for rows in history.scan(period, [question.device], ["device", "source"]):
+        own = pc.equal(rows["device"].cast(pa.string()), question.device)
+        sources = rows["source"].cast(pa.string()).filter(own)
+        same = pc.fill_null(pc.equal(sources, question.source), False)
+        count += len(sources) - int(pc.sum(same).as_py() or 0)
+    return count
+
+
 class _Source:
     """The points of one question, from the history and from memory, as who asks may see them."""
 
@@ -174,7 +208,7 @@ def _read_recent(questions: BinaryIO, question: Question) -> Points:
     count = 0
     # What began before a period, and ends after it, is told whole.
     margin = MARGIN_MS if question.kind in SUMMARIES else 0
-    with_points = question.kind == "track" or question.kind in SUMMARIES
+    with_points = question.kind in ("track", EXTENT) or question.kind in SUMMARIES
     while with_points and (size := int.from_bytes(questions.read(LENGTH_BYTES), "big")):
         piece = unpacked(questions.read(size))
         if count <= question.limit:

@@ -7,58 +7,23 @@ fit is read one period after the other, so that a year takes no more memory than
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from spark.fixes.schema import DAY_MS
-from spark.history.track_writers import TrackWriter
-from waylog.history.history_reader import HistoryReader, device_runs, period_bounds_ms
+from waylog.history.history_reader import HistoryReader, period_bounds_ms
 from waylog.history.row_layout import HISTORY_SCHEMA
+from waylog.history.track_writers import TrackWriter
 
 _ATTEMPTS: Final = 3
 
 #: Rows of several devices that are held at once: some 200 MB.
 ROWS_AT_ONCE: Final = 1_000_000
-
-
-def rows_by_device(
-    reader: HistoryReader, devices: Collection[str], users: Collection[str]
-) -> dict[str, int]:
-    """Return the number of rows of each device that the history has, of these and all of users'.
-
-    The named devices come first, in their order, and then those of users, sorted.
-    """
-    counts: Counter[str] = Counter()
-    for file in reader.files():
-        with reader.storage.open_input(file.path) as stream:
-            for device, rows in _devices_in(stream):
-                if device in devices or device.partition("/")[0] in users:
-                    counts[device] += rows
-    return {each: counts[each] for each in (*devices, *sorted(counts)) if each in counts}
-
-
-def _devices_in(stream: Any) -> Iterator[tuple[str, int]]:
-    """Yield the devices of a file with their numbers of rows; one may occur several times."""
-    parquet = pq.ParquetFile(stream, read_dictionary=["device"])
-    runs = device_runs(parquet)
-    if runs is not None:
-        yield from ((run.device, run.stop - run.start) for run in runs)
-        return
-    for batch in parquet.iter_batches(columns=["device"], use_threads=False):
-        for each in pc.value_counts(batch["device"]).to_pylist():
-            yield each["values"], each["counts"]
-
-
-def devices_of(reader: HistoryReader, user: str) -> list[str]:
-    """Return the devices of a user that occur in the history."""
-    return list(rows_by_device(reader, (), (user,)))
 
 
 def export(

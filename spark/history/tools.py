@@ -175,8 +175,8 @@ def export(arguments: argparse.Namespace) -> int:
     from rich.progress import Progress
 
     from spark.history.export import export as export_tracks
-    from spark.history.export import rows_by_device
-    from spark.history.track_writers import WRITERS
+    from waylog.history.device_rows import rows_by_device
+    from waylog.history.track_writers import WRITERS
 
     from_ms, to_ms = _time_ms(arguments.from_time, -(2**62)), _time_ms(arguments.to_time, 2**62)
     if from_ms > to_ms:
@@ -285,7 +285,7 @@ def _devices_to_erase(
 ) -> list[str]:
     """Return the devices to erase; raises CommandError and LogUnreachable."""
     from spark.history.erase import devices_in_log
-    from spark.history.export import devices_of
+    from waylog.history.device_rows import devices_of
 
     devices = dict.fromkeys(chosen.devices)
     for user in chosen.users:

@@ -67,6 +67,7 @@ _SENDS: Final = verdicts(YES, nobodies=UNKNOWN, session=UNKNOWN, looker=REFUSED)
 _SEES: Final = verdicts(YES, nobodies=UNKNOWN, former=REFUSED, other=REFUSED, looker=REFUSED)
 _ADMIN: Final = verdicts(REFUSED, nobodies=UNKNOWN, session=UNKNOWN, admin=YES)
 _FORWARDING: Final = "/v1/forwardings/{forwarding}"
+_IMPORT: Final = "/v1/imports/{import}"
 _ZONE: Final = "/v1/geofences/{geofence}"
 _CHANNEL: Final = "/v1/alert-channels/{channel}"
 _CONSUMER: Final = "/consumers/{group}/instances/{instance}"
@@ -252,7 +253,7 @@ HTTP: Final = (
     Rows(
         Row(
             "One's own forwardings to other servers",
-            _USERS | {"token": REFUSED, "session": UNKNOWN},
+            _USERS | {"token": REFUSED},
             b"{}",
         ),
         (
@@ -260,6 +261,22 @@ HTTP: Final = (
             *_post("/v1/forwardings", f"{_FORWARDING}/pause", f"{_FORWARDING}/resume"),
             *(("PATCH", _FORWARDING), ("DELETE", _FORWARDING)),
         ),
+    ),
+    Rows(
+        Row(
+            "Import files into one's own devices: upload, read",
+            _USERS | {"token": REFUSED, "looker": REFUSED},
+            b"{}",
+        ),
+        (*_post("/v1/imports", f"{_IMPORT}/run"), ("PATCH", f"{_IMPORT}/files/{{number}}")),
+    ),
+    Rows(
+        Row("One's own imports: see, undo", _USERS | {"token": REFUSED}),
+        (*_get("/v1/imports", _IMPORT), ("DELETE", _IMPORT)),
+    ),
+    Rows(
+        Row("Take out one's own data: everything, or a device", _USERS | {"token": REFUSED}),
+        _get("/v1/export"),
     ),
     Rows(
         Row("Forwardings of all users, and pauses of them", _ADMIN, b"{}"),

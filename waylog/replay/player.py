@@ -45,25 +45,29 @@ def read_files(
     of an archive is left out; the list gets the reasons.
     """
     fixes = itertools.chain.from_iterable(
-        _read_file(path, device, skipped, user, damage) for path in paths
+        read_file(path, device=device, skipped=skipped, user=user, damage=damage) for path in paths
     )
     return itertools.islice(fixes, limit)
 
 
-def _read_file(
+def read_file(
     path: Path,
+    *,
     device: str | None,
     skipped: Skipped,
-    user: str | None,
-    damage: list[str] | None,
+    user: str | None = None,
+    damage: list[str] | None = None,
+    shown: str | None = None,
+    count: Callable[[int], object] | None = None,
 ) -> Iterator[RecordedFix]:
+    """Yield the fixes of one file, as `read_files` does; `shown` and `count` as for `sources`."""
     try:
-        for source in sources(path):
+        for source in sources(path, shown=shown, count=count):
             yield from _read_source(source, device, skipped, user, damage)
     except UnreadableTrack as error:
         raise CommandError(str(error)) from error
     except OSError as error:
-        raise CommandError(f"{path}: {error.strerror or error}") from error
+        raise CommandError(f"{shown or path}: {error.strerror or error}") from error
 
 
 def _read_source(

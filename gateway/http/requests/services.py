@@ -15,10 +15,12 @@ from gateway.alerts.edited_places import EditedPlaces
 from gateway.alerts.log_table import LogTable
 from gateway.alerts.recent_events import RecentEvents
 from gateway.bodies.parsing import Parsing
+from gateway.exports.exports import Exports
 from gateway.fixes.submit import Submitter
 from gateway.forwardings.store import ForwardingStore
 from gateway.friends.friend_filter import FriendFilter
 from gateway.http.requests.device_endpoints import DeviceEndpoints
+from gateway.imports.imports import Imports
 from gateway.limits.addresses import Addresses, TrustedProxies
 from gateway.limits.bounds import HttpLimits
 from gateway.limits.failed_logins import FailedLogins
@@ -88,7 +90,10 @@ class Services:
     bootstrap_servers: str
     geo_url: str | None = None
     web_push: WebPush | None = None
+    #: What users import; None where that is off.
+    imports: Imports | None = None
     archive: Archive = field(default_factory=lambda: Archive(None, None))
+    exports: Exports = field(default_factory=lambda: Exports(None, None))
     #: Counts what is sent to devices.
     pushes: PushLedger = field(default_factory=PushLedger)
     #: Tells where fixes are; by default there is no log to ask.

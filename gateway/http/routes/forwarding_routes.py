@@ -19,7 +19,7 @@ from gateway.forwardings.requests import (
 )
 from gateway.forwardings.store import ForwardingsOff, Kept
 from gateway.http.ingest.ingest import Ingest
-from gateway.http.requests.authentication import known_user
+from gateway.http.requests.own_users import Reasons, own_user
 from gateway.http.requests.responses import COMMAND_BYTES_MAX, Refused, json_answer, unavailable
 from gateway.http.requests.services import Services
 from gateway.users.auth import Identity
@@ -37,6 +37,12 @@ FORWARDINGS_PER_USER_MAX: Final = 10
 _CHANGES_PER_S: Final = 1 / 6
 _CHANGES_AT_ONCE: Final = 30
 _USERS_MAX: Final = 10_000
+
+_REASONS: Final = Reasons(
+    "forwardings are for users: give name and token, or sign in",
+    "forwardings send on all devices of a user: sign in as the user",
+    "only users of this platform can have forwardings",
+)
 
 Known = dict[str, Kept]
 
@@ -78,12 +84,7 @@ class ForwardingRoutes:
         ]
 
     async def _user(self, request: web.Request) -> Identity:
-        identity = await known_user(request, "forwardings are for users: give name and token")
-        if identity.device is not None:
-            raise Refused(403, "forwardings send on all devices of a user: sign in as the user")
-        if not await asyncio.to_thread(self._services.users.exists, identity.user):
-            raise Refused(403, "only users of this platform can have forwardings")
-        return identity
+        return await own_user(request, self._services, _REASONS)
 
     async def _changing_user(self, request: web.Request) -> Identity:
         identity = await self._user(request)

@@ -33,7 +33,7 @@ export async function signIn(how) {
 }
 
 /** @param {Response} answer */
-async function errorOf(answer) {
+export async function errorOf(answer) {
   const { error } = await answer.json().catch(() => ({}));
   return typeof error === "string" ? error : `HTTP ${answer.status}`;
 }
@@ -335,7 +335,7 @@ export async function endShare(id) {
  * @param {unknown} [body]
  * @returns {Promise<Response>}
  */
-async function send(method, path, body) {
+export async function send(method, path, body) {
   const answer = await fetch(path, {
     method, ...(body === undefined ? {} : { headers: { "content-type": "application/json" }, body: JSON.stringify(body) }),
   });
@@ -349,7 +349,7 @@ async function send(method, path, body) {
  * @param {string} path
  * @param {unknown} [body]
  */
-async function sendJson(method, path, body) {
+export async function sendJson(method, path, body) {
   const answer = await send(method, path, body);
   return answer.status === 204 ? null : answer.json();
 }
@@ -371,7 +371,7 @@ async function get(path, signal) {
  * @param {string} path
  * @param {AbortSignal} [signal]
  */
-async function getJson(path, signal) {
+export async function getJson(path, signal) {
   const answer = await get(path, signal);
   return answer ? answer.json() : null;
 }

@@ -12,7 +12,7 @@ import { fragmentOf } from "./url_state.js";
  * @property {() => void} hide another view is shown
  */
 /** @typedef {{open: (app: App, room: HTMLElement) => View}} ViewModule */
-/** @typedef {"live" | "diary" | "places" | "devices" | "people"} ViewName */
+/** @typedef {"live" | "diary" | "places" | "devices" | "data" | "people"} ViewName */
 
 /** @type {Record<ViewName, {title: string, icon: string, load: () => Promise<ViewModule>}>} */
 const VIEWS = {
@@ -20,6 +20,7 @@ const VIEWS = {
   diary: { title: t("view.diary"), icon: "diary", load: () => import("./views/diary_view.js") },
   places: { title: t("view.places"), icon: "pin", load: () => import("./views/places_view.js") },
   devices: { title: t("view.devices"), icon: "devices", load: () => import("./views/devices_view.js") },
+  data: { title: t("view.data"), icon: "data", load: () => import("./views/data_view.js") },
   people: { title: t("view.people"), icon: "people", load: () => import("./views/people_view.js") },
 };
 

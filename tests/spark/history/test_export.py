@@ -16,12 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 from lxml import etree
 
-from spark.history.export import export, rows_by_device
-from spark.history.track_writers import CsvWriter, GeoJsonWriter
+from spark.history.export import export
 from tests.spark.history.test_compaction import append, compact, some_fixes
 from waylog.cli import main
+from waylog.history.device_rows import rows_by_device
 from waylog.history.history_reader import HistoryReader
 from waylog.history.row_layout import to_rows
+from waylog.history.track_writers import CsvWriter, GeoJsonWriter
 
 
 @pytest.fixture

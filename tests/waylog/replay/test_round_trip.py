@@ -17,8 +17,8 @@ from gateway.formats import Context, overland, owntracks, positions
 from gateway.tracks.track_encoders import encode_track
 from gateway.tracks.track_points import unpacked
 from gateway.views.track_store import pack_point
-from spark.history.track_writers import WRITERS
 from waylog.history.row_layout import HISTORY_SCHEMA
+from waylog.history.track_writers import WRITERS
 from waylog.messages import Fix, fix_id
 from waylog.replay.player import read_files
 from waylog.replay.readers.recorded import RecordedFix

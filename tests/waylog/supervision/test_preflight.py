@@ -95,6 +95,7 @@ def test_an_index_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         ("gateway --edge /tmp/x --mqtt none", "--edge needs --mqtt"),
         ("gateway --edge /tmp/x --relay /tmp/y", "--edge needs --mqtt, and goes without --relay"),
         ("gateway --view-tail -1", "--view-tail must be 0 or more"),
+        ("gateway --import-bytes-max -1", "--import-bytes-max must be 0 or more"),
         ("gateway --append-timeout 0", "--append-timeout must be more than 0"),
         ("gateway --devices-per-user 0", "--devices-per-user must be 1 or more"),
         ("gateway --error-bytes-per-user 0", "--error-bytes-per-user must be 1 or more"),

@@ -7,10 +7,9 @@ tracks of one archive or folder are of one device, unless they say otherwise.
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -29,39 +28,53 @@ _DEPTH_MAX: Final = 3
 _FILES_MAX: Final = 1_000_000
 #: Bytes of an archive in an archive, which is unpacked into a temporary file.
 _INNER_BYTES_MAX: Final = 64 * 1024**3
+_COPIED_AT_ONCE: Final = 1024 * 1024
 
 
-def sources(path: Path) -> Iterator[Source]:
+def sources(
+    path: Path, *, shown: str | None = None, count: Callable[[int], object] | None = None
+) -> Iterator[Source]:
     """Yield the files that may be tracks, by name; each until the next one is asked for.
 
-    Raises OSError, and UnreadableTrack for a damaged archive.
+    `shown` is what a file is called, where that is not the name under which it is kept. `count` is
+    called with the numbers of unpacked bytes as they are read. Raises OSError, and UnreadableTrack
+    for a damaged archive.
     """
     if path.is_dir():
         for folder, folders, names in os.walk(path):
             folders.sort()
             for name in sorted(names):
-                for source in _of_file(Path(folder) / name):
+                for source in _of_file(Path(folder) / name, None, count):
                     source.collection = path.resolve().name
                     yield source
         return
-    yield from _of_file(path)
+    yield from _of_file(path, shown, count)
 
 
-def _of_file(path: Path) -> Iterator[Source]:
+def _of_file(
+    path: Path, shown: str | None, count: Callable[[int], object] | None
+) -> Iterator[Source]:
+    single = Source(path, shown=shown, count=count)
+    if shown is not None:
+        single.file_name = PurePosixPath(shown).name
     with path.open("rb") as file:
         is_archive = file.read(len(ZIP_MAGIC)) == ZIP_MAGIC
     if not is_archive:
-        yield Source(path)
+        yield single
         return
-    with damage_told(path), zipfile.ZipFile(path) as archive:
+    with damage_told(single), zipfile.ZipFile(path) as archive:
         if one_track_of(archive) is not None:
-            yield Source(path)
+            yield single
             return
-        yield from _members(path, archive, str(path), Source(path).name, 1)
+        yield from _members(single, archive, str(single), 1, count)
 
 
 def _members(
-    path: Path, archive: zipfile.ZipFile, shown: str, collection: str, depth: int
+    outer: Source,
+    archive: zipfile.ZipFile,
+    shown: str,
+    depth: int,
+    count: Callable[[int], object] | None,
 ) -> Iterator[Source]:
     members = sorted(
         (each for each in archive.infolist() if not each.is_dir()), key=lambda each: each.filename
@@ -76,14 +89,15 @@ def _members(
             if member.file_size > _INNER_BYTES_MAX:
                 raise UnreadableTrack(f"{name}: an archive of {member.file_size} bytes")
             with (
-                _extracted(archive, member) as file,
+                _extracted(archive, member, count) as file,
                 damage_told(name),
                 zipfile.ZipFile(file) as inner,
             ):
-                yield from _members(path, inner, name, collection, depth + 1)
+                yield from _members(outer, inner, name, depth + 1, count)
             continue
-        source = Source(path, shown=name, opener=partial(archive.open, member))
-        source.collection = collection
+        opener = partial(archive.open, member)
+        source = Source(outer.path, shown=name, opener=opener, count=count)
+        source.collection = outer.name
         source.file_name = PurePosixPath(member.filename).name
         yield source
 
@@ -94,10 +108,15 @@ def _is_archive(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bool:
 
 
 @contextmanager
-def _extracted(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[IO[bytes]]:
+def _extracted(
+    archive: zipfile.ZipFile, member: zipfile.ZipInfo, count: Callable[[int], object] | None
+) -> Iterator[IO[bytes]]:
     """Yield a member as a file of its own: going back in a packed one unpacks it anew."""
     with tempfile.TemporaryFile(prefix="waylog-replay-") as file:
         with archive.open(member) as packed:
-            shutil.copyfileobj(packed, file)
+            while piece := packed.read(_COPIED_AT_ONCE):
+                if count is not None:
+                    count(len(piece))
+                file.write(piece)
         file.seek(0)
         yield file

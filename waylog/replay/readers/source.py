@@ -55,11 +55,16 @@ class Source:
         *,
         shown: str | None = None,
         opener: Callable[[], IO[bytes]] | None = None,
+        count: Callable[[int], object] | None = None,
     ) -> None:
-        """`opener` opens a part of the file, which messages name as `shown`."""
+        """`opener` opens a part of the file, which messages name as `shown`.
+
+        `count` is called with the numbers of unpacked bytes as they are read.
+        """
         self.path = path
         self._shown = str(path) if shown is None else shown
         self._opener = opener
+        self._count = count
         #: The name of the archive or folder of which it is a part; None: of none.
         self.collection: str | None = None
         self.file_name = path.name
@@ -74,7 +79,7 @@ class Source:
         """
         if self.collection:
             return self.collection
-        path = Path(self.path.name)
+        path = Path(self.file_name)
         while path.suffix.lower() in _PACKING:
             path = path.with_suffix("")
         return path.stem or "track"
@@ -95,6 +100,15 @@ class Source:
 
     @contextmanager
     def _open_raw(self) -> Iterator[IO[bytes]]:
+        with self._unpacked() as stream:
+            if self._count is None:
+                yield stream
+            else:
+                counted = _Counted(stream, self._count)
+                yield cast("IO[bytes]", io.BufferedReader(counted, _READ_BYTES))
+
+    @contextmanager
+    def _unpacked(self) -> Iterator[IO[bytes]]:
         with self._opened() as raw, damage_told(self):
             magic = raw.read(4)
             raw.seek(0)
@@ -119,6 +133,37 @@ class Source:
         """Return the first bytes, for detection."""
         with self.open() as stream:
             return stream.read(self.HEAD_BYTES)
+
+
+class _Counted(io.RawIOBase):
+    """A stream whose bytes are counted as they are read."""
+
+    def __init__(self, stream: IO[bytes], count: Callable[[int], object]) -> None:
+        self._stream = stream
+        self._count_read = count
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Tell whether the stream can go back."""
+        return self._stream.seekable()
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """See io.IOBase."""
+        return self._stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        """See io.IOBase."""
+        return self._stream.tell()
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill the buffer; return 0 at the end."""
+        read = self._stream.read(len(buffer))
+        buffer[: len(read)] = read
+        self._count_read(len(read))
+        return len(read)
 
 
 class _Transcoded(io.RawIOBase):

@@ -407,3 +407,54 @@ export interface Statistics {
   by: Span;
   totals: Total[];
 }
+
+export type ImportState = "uploading" | "waiting" | "reading" | "storing" | "done" | "failed" | "interrupted";
+
+/** A file of an import; `received` bytes of it have been uploaded. */
+export interface ImportedFile {
+  name: string;
+  bytes: number;
+  received: number;
+  fixes: number;
+  skipped: Record<string, number>;
+  damage: string[];
+}
+
+/** GET /v1/imports. */
+export interface OwnImport {
+  id: string;
+  device: string;
+  created: number;
+  state: ImportState;
+  reason: string | null;
+  files: ImportedFile[];
+  read_bytes: number;
+  of_bytes: number | null;
+  found: number;
+  stored: number;
+  refused: Record<string, number>;
+  from: number | null;
+  to: number | null;
+  finished: number | null;
+  undoable: boolean;
+  undo_refusal: string | null;
+}
+
+export type ForwardingState = "new" | "live" | "behind" | "failing" | "paused";
+
+/** GET /v1/forwardings: without secrets. */
+export interface OwnForwarding {
+  id: string;
+  name: string;
+  kind: string;
+  url: string;
+  devices: string[] | null;
+  state: ForwardingState;
+  paused_by: string | null;
+  paused_by_administrator: { reason: string; time: number } | null;
+  forwarded: number | null;
+  error: string | null;
+  refused: number;
+  refusal: string | null;
+  missed: number;
+}

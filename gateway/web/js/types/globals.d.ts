@@ -1,4 +1,8 @@
 import type * as maplibre from "maplibre-gl";
+import type { ExportPanel } from "../data/export_panel.js";
+import type { ForwardingForm } from "../data/forwarding_form.js";
+import type { ForwardingPanel } from "../data/forwarding_panel.js";
+import type { ImportPanel } from "../data/import_panel.js";
 import type { AppSetup } from "../devices/app_setup.js";
 import type { DayPlayer } from "../diary/day_player.js";
 import type { DayTimeline } from "../diary/day_timeline.js";
@@ -52,7 +56,11 @@ declare global {
     "sign-in": SignIn;
     "start-guide": StartGuide;
     "account-panel": OwnAccountPanel;
+    "export-panel": ExportPanel;
+    "forwarding-form": ForwardingForm;
+    "forwarding-panel": ForwardingPanel;
     "friend-panel": FriendPanel;
+    "import-panel": ImportPanel;
     "share-panel": SharePanel;
     "svg-icon": SvgIcon;
     "user-panel": UserPanel;

@@ -12,7 +12,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from waylog.history.row_layout import HISTORY_SCHEMA, STORED_SCHEMA, to_stored
+from waylog.history.row_layout import DATE, STORED_SCHEMA, to_stored
+from waylog.messages import Fix
 from waylog.track_elements import (
     GPX_HEAD,
     KML_HEAD,
@@ -33,7 +34,10 @@ class TrackWriter(Protocol):
         """Start a device; the following days belong to it."""
 
     def day(self, rows: pa.Table) -> None:
-        """Write one day of HISTORY_SCHEMA rows, ascending by time; never empty."""
+        """Write one day's rows, ascending by time; never empty.
+
+        The columns are the members of waylog.messages.Fix, times in ms, attributes as JSON text.
+        """
 
     def end(self) -> None:
         """End the device."""
@@ -159,7 +163,7 @@ class CsvWriter:
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
-        self._names = [name for name in HISTORY_SCHEMA.names if not name.startswith("kafka_")]
+        self._names = list(Fix.__struct_fields__)
         self._rows([self._names])
 
     def _rows(self, rows: Sequence[Sequence[object]]) -> None:
@@ -175,7 +179,8 @@ class CsvWriter:
         columns: list[list[object]] = [rows[name].to_pylist() for name in self._names]
         times = self._names.index("time"), self._names.index("received")
         for index in times:
-            columns[index] = [_iso(time) for time in rows[self._names[index]].to_pylist()]
+            found = rows[self._names[index]].to_pylist()
+            columns[index] = [None if time is None else _iso(time) for time in found]
         self._rows([[_harmless(value) for value in row] for row in zip(*columns, strict=True)])
 
     def end(self) -> None:
@@ -193,24 +198,46 @@ def _harmless(value: object) -> object:
 
 
 class ParquetWriter:
-    """Parquet with all members of a fix, with the columns of the history's files."""
+    """Parquet with the columns of the history's files, as far as rows have them.
+
+    All rows that it is given have the same schema.
+    """
 
     def __init__(self, stream: IO[bytes]) -> None:
-        self._writer = pq.ParquetWriter(stream, STORED_SCHEMA, compression="zstd")
+        self._stream = stream
+        self._writer: pq.ParquetWriter | None = None
 
     def begin(self, device: str) -> None:
         """Do nothing: each row has its device."""
 
     def day(self, rows: pa.Table) -> None:
         """Write one day's rows."""
-        self._writer.write_table(to_stored(rows))
+        if self._writer is None:
+            self._writer = self._file(_stored_schema(rows.schema))
+        self._writer.write_table(to_stored(rows, self._writer.schema))
 
     def end(self) -> None:
         """Do nothing: the format has no element for a device."""
 
     def close(self) -> None:
         """Write the footer."""
+        if self._writer is None:
+            self._writer = self._file(STORED_SCHEMA)
         self._writer.close()
+
+    def _file(self, schema: pa.Schema) -> pq.ParquetWriter:
+        return pq.ParquetWriter(self._stream, schema, compression="zstd")
+
+
+def _stored_schema(rows: pa.Schema) -> pa.Schema:
+    """Return the columns that rows have, and the date, as the history's files have them."""
+    return pa.schema(
+        [
+            field if field.name == DATE else field.with_nullable(rows.field(field.name).nullable)
+            for field in STORED_SCHEMA
+            if field.name == DATE or field.name in rows.names
+        ]
+    )
 
 
 WRITERS: Final[dict[str, Callable[[IO[bytes]], TrackWriter]]] = {

@@ -1,0 +1,1 @@
+"""Imports: files that users upload, read in a process of their own and stored as fixes."""
