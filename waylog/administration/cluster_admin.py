@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
+from waylog.administration.log_access import LogAccess
 from waylog.cli import CommandError
-from waylog.console.common import security
 from waylog.kafka.connection.broker_connection import BrokerConnection, addresses
 from waylog.kafka.connection.properties import configured_properties
 from waylog.kafka.connection.security import ConnectionSecurity, connection_security
@@ -164,7 +163,7 @@ def _value_of(answer: Answer[T]) -> T:
 
 @contextmanager
 def cluster_admin(
-    arguments: argparse.Namespace,
+    access: LogAccess,
     *,
     brokers: Sequence[Broker] = (),
     connect_s: float = _CONNECT_S,
@@ -177,10 +176,10 @@ def cluster_admin(
     `connect_s`. `find_lack` is called in a thread when an answer is late, and returns what the
     cluster lacks, or nothing. Raises OSError if no broker takes the connection, ConfigError.
     """
-    secured = connection_security(configured_properties() | security(arguments))
-    wanted = brokers or addresses(arguments.bootstrap_servers)
+    secured = connection_security(configured_properties() | dict(access.properties))
+    wanted = brokers or addresses(access.bootstrap_servers)
     with asyncio.Runner() as runner:
-        connection = runner.run(_connected(wanted, secured, connect_s))
+        connection = runner.run(_connected(wanted, access.client_id, secured, connect_s))
         try:
             yield ClusterAdmin(runner, connection, request_s, find_lack)
         finally:
@@ -188,14 +187,14 @@ def cluster_admin(
 
 
 async def _connected(
-    brokers: Sequence[Broker], secured: ConnectionSecurity, connect_s: float
+    brokers: Sequence[Broker], client_id: str, secured: ConnectionSecurity, connect_s: float
 ) -> BrokerConnection:
     failure: OSError = ConnectionError("no broker is named")
     for broker in brokers:
         try:
             async with asyncio.timeout(connect_s):
                 return await BrokerConnection.connect(
-                    asyncio.get_running_loop(), broker, "waylog-console", secured
+                    asyncio.get_running_loop(), broker, client_id, secured
                 )
         except OSError as error:
             failure = error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,9 +13,10 @@ import pytest
 from tests.contract.broker_process import BrokerProcess
 from tests.forked_commands import ForkedCommands
 from tests.waylog.console.terminal import Terminal
+from waylog.administration import cluster_state
+from waylog.administration.cluster_state import ClusterState, effective
+from waylog.administration.log_access import LogAccess
 from waylog.cli import CommandError
-from waylog.console import cluster_state
-from waylog.console.cluster_state import ClusterState, effective
 from waylog.kafka.protocol.cluster_requests import PartitionState
 
 
@@ -53,11 +53,9 @@ def test_what_a_thread_meets_while_the_interpreter_ends_is_no_traceback(
     monkeypatch.setattr(threading, "excepthook", unhandled.append)
     monkeypatch.setattr(cluster_state, "cluster_admin", admin)
     monkeypatch.setattr(cluster_state, "_LATE_S", 0.5)
-    arguments = argparse.Namespace(
-        bootstrap_servers="127.0.0.1:1,127.0.0.1:2", command_config=None, properties=[]
-    )
+    access = LogAccess("127.0.0.1:1,127.0.0.1:2")
     with pytest.raises(CommandError, match=r"no Kafka broker answers at 127\.0\.0\.1:1"):
-        ClusterState(arguments).learn(0.5)
+        ClusterState(access).learn(0.5)
     assert len(threads) == 2
     for thread in threads:
         thread.join(60)
