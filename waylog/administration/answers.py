@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from waylog.administration.cluster_admin import LATE_S, REQUEST_S
 from waylog.administration.cluster_state import ClusterState, effective
-from waylog.administration.log_access import LogAccess
+from waylog.administration.log_access import LogAccess, LogAway
 from waylog.cli import CommandError
 from waylog.kafka.protocol.cluster_requests import Place
 
@@ -144,7 +144,7 @@ def result_of(access: LogAccess, future: Future[T], topics: Collection[str] | No
             late += 1
             _raise_lack(access, topics, late)
             if time.monotonic() >= deadline:
-                raise CommandError("the cluster does not answer in time") from None
+                raise LogAway("the cluster does not answer in time") from None
         except KafkaException as error:
             if _code(error) in _OF_ABSENCE:
                 _raise_lack(access, topics, _CERTAIN)
@@ -180,7 +180,7 @@ def _raise_lack(access: LogAccess, topics: Collection[str] | None, late: int) ->
     """Raise CommandError for what is missing; `late`: how often an answer has been late by now."""
     lack = find_lack(access, topics)
     if lack.ends_wait(late):
-        raise CommandError(lack.text())
+        raise LogAway(lack.text())
 
 
 class Silence:
@@ -210,6 +210,6 @@ class Silence:
         self._late += 1
         may_pass = lack.leaderless or (brokers_matter and lack.silent)
         if lack.is_lasting or (may_pass and self._late >= _CERTAIN):
-            raise CommandError(lack.text())
+            raise LogAway(lack.text())
         self._wait_s = LATE_S * 2 ** (self._late - 1)
         self._since = time.monotonic()

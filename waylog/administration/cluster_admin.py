@@ -15,6 +15,7 @@ from waylog.kafka.connection.security import ConnectionSecurity, connection_secu
 from waylog.kafka.protocol import cluster_requests, requests
 from waylog.kafka.protocol.cluster_requests import (
     Answer,
+    LogDirectory,
     Members,
     Moving,
     Outcome,
@@ -130,6 +131,16 @@ class ClusterAdmin:
                 requests.DESCRIBE_QUORUM,
                 cluster_requests.describe_quorum(),
                 cluster_requests.read_describe_quorum,
+            )
+        )
+
+    def log_directories(self) -> list[LogDirectory]:
+        """Return the folders of this broker, and what its logs take."""
+        return _value_of(
+            self._ask(
+                requests.DESCRIBE_LOG_DIRS,
+                cluster_requests.describe_log_dirs(),
+                cluster_requests.read_describe_log_dirs,
             )
         )
 

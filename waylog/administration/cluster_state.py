@@ -21,7 +21,7 @@ from waylog.administration.cluster_admin import (
     cluster_admin,
     refusal,
 )
-from waylog.administration.log_access import LogAccess
+from waylog.administration.log_access import LogAccess, LogAway
 from waylog.cli import CommandError
 from waylog.kafka.connection.broker_connection import addresses
 from waylog.kafka.protocol.cluster_requests import Members, PartitionState, Place, Quorum
@@ -77,7 +77,7 @@ class ClusterState:
                 # On a busy machine a late answer is better than none.
                 self._wait(lambda: self.cluster is not None or self._refusal is not None)
             if self.cluster is None:
-                raise self._refusal or CommandError(
+                raise self._refusal or LogAway(
                     f"no Kafka broker answers at {self._access.bootstrap_servers}"
                     + (f": {refusal(self._error)}" if self._error is not None else "")
                 )

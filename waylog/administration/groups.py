@@ -20,7 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from waylog.administration.answers import answer_to, result_of
 from waylog.administration.cluster_admin import FAILURES, REQUEST_S, cluster_admin
-from waylog.administration.log_access import LogAccess, partitions_of
+from waylog.administration.log_access import LogAccess, NotInLog, partitions_of
 from waylog.administration.offsets import find_offset
 from waylog.cli import CommandError
 from waylog.kafka.protocol.cluster_requests import Place
@@ -103,13 +103,13 @@ def find_group(access: LogAccess, admin: AdminClient, name: str) -> ConsumerGrou
 
 
 def require_group(access: LogAccess, admin: AdminClient, name: str) -> ConsumerGroupDescription:
-    """Return the description of a group; raises CommandError if there is none, KafkaException."""
+    """Return the description of a group; raises NotInLog if there is none, KafkaException."""
     group = find_group(access, admin, name)
     # A group that has only offsets may be described as dead.
     if group is None or (
         group.state == ConsumerGroupState.DEAD and not committed_offsets(access, admin, name)
     ):
-        raise CommandError(f"there is no consumer group {name}; `waylog groups list` shows all")
+        raise NotInLog(f"there is no consumer group {name}; `waylog groups list` shows all")
     return group
 
 

@@ -18,6 +18,14 @@ from waylog.kafka.reach import connect_admin
 TIMEOUT_S: Final = 10.0
 
 
+class LogAway(CommandError):
+    """The log, or a part of it that is needed, does not answer now."""
+
+
+class NotInLog(CommandError):
+    """There is no such topic, partition, group or record."""
+
+
 @dataclass(frozen=True)
 class LogAccess:
     """The brokers, and the properties with which clients log in beside the environment's."""
@@ -29,12 +37,12 @@ class LogAccess:
     def connect(self) -> AdminClient:
         """Return an admin client of a cluster that answers.
 
-        Raises CommandError if no broker answers, ConfigError for unknown client properties.
+        Raises LogAway if no broker answers, ConfigError for unknown client properties.
         """
         try:
             return connect_admin(self.bootstrap_servers, self.properties, self.client_id)
         except LogUnreachable as error:
-            raise CommandError(str(error)) from None
+            raise LogAway(str(error)) from None
 
     def open_consumer(self, group: str | None = None, **more: Any) -> Consumer:
         """Return a consumer; `more` are its properties, with `_` for Kafka's dots."""
@@ -45,8 +53,8 @@ class LogAccess:
 
 
 def partitions_of(client: Any, topic: str) -> list[int]:
-    """Return the numbers of a topic's partitions; raises CommandError if there is no topic."""
+    """Return the numbers of a topic's partitions; raises NotInLog if there is no topic."""
     metadata = client.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
     if metadata.error is not None:
-        raise CommandError(f"topic {topic}: {error_text(KafkaException(metadata.error))}")
+        raise NotInLog(f"topic {topic}: {error_text(KafkaException(metadata.error))}")
     return sorted(metadata.partitions)

@@ -21,7 +21,7 @@ from waylog.administration.cluster_admin import (
     refusal,
 )
 from waylog.administration.cluster_state import ClusterState, effective
-from waylog.administration.placement import plan_moves
+from waylog.administration.placement import check_moves, plan_moves
 from waylog.cli import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, CommandError
 from waylog.console.common import access_of, add_bootstrap, add_json, connect, print_rows, say
 from waylog.console.throttle import throttled
@@ -345,7 +345,7 @@ def _reassign(admin: ClusterAdmin, arguments: argparse.Namespace) -> int:
         )
     else:
         wished = _moves(arguments, partitions)
-        _check_brokers(admin.members(), wished, partitions)
+        check_moves(admin.members().brokers, wished, partitions)
         moves = dict(wished)
     rows = [
         {
@@ -412,25 +412,6 @@ def _list(admin: ClusterAdmin, arguments: argparse.Namespace) -> None:
         print_rows(rows, as_json=arguments.json)
     else:
         say([], "nothing is being moved", as_json=arguments.json)
-
-
-def _check_brokers(
-    cluster: Members,
-    moves: Mapping[Place, Sequence[int]],
-    partitions: Mapping[Place, PartitionState],
-) -> None:
-    """Raise CommandError unless each replica is on a known broker, and no two on the same."""
-    running = set(cluster.brokers)
-    known = running.union(*(each.replicas for each in partitions.values()))
-    for (topic, index), replicas in moves.items():
-        unknown = sorted(set(replicas) - known)
-        if unknown:
-            raise CommandError(
-                f"{topic}:{index}: there is no broker {_ids(unknown)}; running are "
-                f"{_ids(sorted(running))}"
-            )
-        if len(set(replicas)) < len(replicas):
-            raise CommandError(f"{topic}:{index}: {_ids(replicas)} names a broker twice")
 
 
 def _moves(

@@ -18,6 +18,7 @@ from waylog.administration.dead_letter_replay import Replay
 from waylog.administration.log_access import partitions_of
 from waylog.administration.offsets import WHERE_HELP, find_offset
 from waylog.administration.range_reading import open_log, read_ranges
+from waylog.administration.value_text import hex_dump, readable_text
 from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
 from waylog.config import ConfigError
 from waylog.console.common import access_of, add_bootstrap, add_json, connect, count, print_rows
@@ -40,7 +41,6 @@ _EXAMPLES: Final = """examples:
 
 #: A row of the table has so much of a reason; `show` and --json have all of it.
 _REASON_CHARACTERS: Final = 100
-_DUMP_BYTES: Final = 16
 #: A table shows so many, the newest ones.
 _ROWS: Final = 100
 
@@ -207,7 +207,7 @@ def _show(arguments: argparse.Namespace, places: Sequence[RecordPlace]) -> int:
     finally:
         log.close()
     value = letter.value or b""
-    text = _text(value)
+    text = readable_text(value)
     headers = {
         name: each.decode("utf-8", "replace") if isinstance(each, bytes) else each
         for name, each in letter.headers
@@ -221,26 +221,8 @@ def _show(arguments: argparse.Namespace, places: Sequence[RecordPlace]) -> int:
     for name, each in row.items():
         shown = msgspec.json.encode(each).decode() if isinstance(each, dict) else str(each)
         sys.stdout.write(f"{name:8} {one_line(shown)}\n")
-    sys.stdout.write("\n" + (text if text is not None else _dump(value)) + "\n")
+    sys.stdout.write("\n" + (text if text is not None else hex_dump(value)) + "\n")
     return EXIT_DONE
-
-
-def _text(value: bytes) -> str | None:
-    """Return bytes as text if a terminal can show all of it."""
-    try:
-        text = value.decode()
-    except UnicodeDecodeError:
-        return None
-    return text if all(each.isprintable() or each in "\n\t" for each in text) else None
-
-
-def _dump(value: bytes) -> str:
-    lines = []
-    for start in range(0, len(value), _DUMP_BYTES):
-        piece = value[start : start + _DUMP_BYTES]
-        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in piece)
-        lines.append(f"{start:08x}  {piece.hex(' '):{3 * _DUMP_BYTES - 1}}  {text}")
-    return "\n".join(lines)
 
 
 def _moment(time_ms: int) -> str:
