@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgspec
+from confluent_kafka import ConsumerGroupState
 from confluent_kafka.admin import AdminClient
 
 from waylog.administration.extents import partition_extents
@@ -128,7 +129,7 @@ def reset_offsets(
     committed = committed_offsets(access, admin, name)
     if group is not None and group.members and not is_dry:
         raise running(group)
-    if group is None and not committed:
+    if not committed and (group is None or group.state == ConsumerGroupState.DEAD):
         raise NotInLog(f"there is no group {name}")
     consumer = access.open_consumer()
     try:

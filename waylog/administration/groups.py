@@ -40,7 +40,9 @@ def list_groups(access: LogAccess, admin: AdminClient) -> list[KnownGroup]:
 
     def ask(seconds: float) -> dict[str, Any]:
         # Asked anew each time: librdkafka goes on asking a broker that has died meanwhile.
-        found = access.connect().list_consumer_groups(request_timeout=seconds).result()
+        # It has to outlive its request.
+        client = access.connect()
+        found = client.list_consumer_groups(request_timeout=seconds).result()
         if found.errors:
             error = found.errors[0]
             raise error if isinstance(error, KafkaException) else KafkaException(error)

@@ -234,20 +234,28 @@ async def test_a_huge_value_is_cut_and_the_answer_is_bounded(
         assert await answer.read() == huge[:900_000]
 
 
-async def test_ten_thousand_partitions_come_in_pages(
-    admin: aiohttp.ClientSession, log: Log
+# A cluster of ours holds 10,000; the platform's own are among them.
+@pytest.mark.parametrize("count", [1_200, pytest.param(9_800, marks=pytest.mark.long)])
+async def test_as_many_partitions_as_the_cluster_holds_come_in_pages(
+    admin: aiohttp.ClientSession, log: Log, count: int
 ) -> None:
-    log.create("wide", 10_000)
+    log.create("wide", count)
     topic = await told(admin, "topics/wide")
-    assert topic["partitions"] == 10_000 and len(topic["rows"]) == 100 and topic["next"] == 100
-    topic = await told(admin, "topics/wide?start=9950")
-    assert [each["partition"] for each in topic["rows"]] == list(range(9950, 10_000))
+    assert topic["partitions"] == count and len(topic["rows"]) == 100 and topic["next"] == 100
+    topic = await told(admin, f"topics/wide?start={count - 50}")
+    assert [each["partition"] for each in topic["rows"]] == list(range(count - 50, count))
     assert topic["next"] is None and topic["rows"][0]["end"] == 0
     refusal = await told(admin, "topics/wide/records", 409)
     assert "choose one" in refusal["error"]
-    assert (await told(admin, "topics/wide/records?partition=9999"))["records"] == []
-    overview = await told(admin, "overview")
-    assert overview["cluster"]["partitions"] > 10_000
+    assert (await told(admin, f"topics/wide/records?partition={count - 1}"))["records"] == []
+
+    async def overview() -> Any:
+        return await told(admin, "overview")
+
+    def counts(body: Any) -> bool:
+        return bool(body["cluster"]["partitions"] > count)
+
+    assert "very many" in (await answered(overview, counts))["unknown"][0]
     await sent(admin, "DELETE", "topics/wide?confirm=wide", status=204)
 
 
