@@ -32,8 +32,8 @@ export async function signIn(how) {
   throw said.second_factor ? new SecondFactorNeeded(reason) : new SignInRefused(reason);
 }
 
-/** @param {Response} answer */
-async function errorOf(answer) {
+/** @param {Response} answer a refusal; its reason is returned */
+export async function errorOf(answer) {
   const { error } = await answer.json().catch(() => ({}));
   return typeof error === "string" ? error : `HTTP ${answer.status}`;
 }

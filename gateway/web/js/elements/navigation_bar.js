@@ -23,6 +23,16 @@ export class NavigationBar extends HTMLElement {
     this.replaceChildren(...this.links.values());
   }
 
+  /**
+   * Offer a view, or not; links of those that are not for the viewer are hidden.
+   * @param {ViewName} name
+   * @param {boolean} offered
+   */
+  offer(name, offered) {
+    const link = this.links.get(name);
+    if (link) link.hidden = !offered;
+  }
+
   /** @param {ViewName} chosen */
   mark(chosen) {
     for (const [name, link] of this.links) {
