@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
 from typing import Any
 from urllib.parse import quote
 
 import aiohttp
 import pytest
 import pytest_asyncio
-from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from tests.apache_kafka import apache_kafka
 from tests.attacks.test_nobody import basic
 from tests.consumers.running import Broker
+from tests.gateway.operations.written_log import Log
 from tests.gateway.raw_http import ask
 from tests.gateway.running import Gateway, answered, json_of
-from waylog.kafka.clients import client_config, consumer_config, producer_config
+from waylog.kafka.clients import ensure_topics
 from waylog.kafka.topics import ERROR, LOCATION
 from waylog.messages import Rejected, encode
 
@@ -28,40 +29,23 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 SEALED = b"\xe1\x01" + bytes(30)
 
 
-class Log:
-    """What the tests write into the log, behind the gateway's back."""
-
-    def __init__(self, servers: str) -> None:
-        self.servers = servers
-        self.admin = AdminClient(client_config(servers, "test"))
-
-    def create(self, name: str, partitions: int = 1) -> None:
-        self.admin.create_topics([NewTopic(name, partitions)])[name].result(60)
-
-    def write(self, topic: str, *records: dict[str, Any]) -> None:
-        producer = Producer(producer_config(self.servers, "test", linger_ms=0))
-        for each in records:
-            producer.produce(topic, **each)
-        assert producer.flush(60) == 0
-
-    def take(self, group: str, topic: str, count: int) -> Consumer:
-        """Read records as a member of a group, and commit; the member stays."""
-        consumer = Consumer(consumer_config(self.servers, "test", group))
-        consumer.subscribe([topic])
-        taken = 0
-        while taken < count:
-            message = consumer.poll(60)
-            assert message is not None and message.error() is None
-            consumer.commit(message=message, asynchronous=False)
-            taken += 1
-        return consumer
-
-
-@pytest.fixture(scope="module")
-def gateway(gateway_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    running = Gateway(tmp_path_factory.mktemp("operations"), gateway_broker.address)
-    yield running
-    running.close()
+@pytest.fixture(
+    scope="module", params=["waylog", pytest.param("apache-kafka", marks=pytest.mark.kafka)]
+)
+def gateway(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Gateway]:
+    """Yield a gateway on our broker, and one on Apache Kafka (-m kafka)."""
+    with ExitStack() as stack:
+        if request.param == "apache-kafka":
+            servers = stack.enter_context(apache_kafka())
+            ensure_topics(servers)
+        else:
+            broker: Broker = request.getfixturevalue("gateway_broker")
+            servers = broker.address
+        running = Gateway(tmp_path_factory.mktemp("operations"), servers)
+        stack.callback(running.close)
+        yield running
 
 
 @pytest.fixture(scope="module")
