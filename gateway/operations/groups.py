@@ -19,7 +19,7 @@ from waylog.administration.groups import (
     running,
     set_offsets,
 )
-from waylog.administration.log_access import LogAccess, NotInLog
+from waylog.administration.log_access import LogAccess, NotInLog, partitions_of
 from waylog.cli import CommandError
 
 #: Members, and partitions, of one answer.
@@ -133,14 +133,14 @@ def reset_offsets(
         raise NotInLog(f"there is no group {name}")
     consumer = access.open_consumer()
     try:
+        if (count := len(partitions_of(consumer, topic))) > _SET_MAX:
+            raise CommandError(
+                f"topic {topic} has {count} partitions; the page sets {_SET_MAX} at most, "
+                "`waylog groups reset` any number"
+            )
         targets = offset_targets(access, consumer, [topic], where, committed)
     finally:
         consumer.close()
-    if len(targets) > _SET_MAX:
-        raise CommandError(
-            f"topic {topic} has {len(targets)} partitions; the page sets {_SET_MAX} at most, "
-            "`waylog groups reset` any number"
-        )
     if not is_dry:
         set_offsets(access, admin, name, targets)
     return [

@@ -199,8 +199,8 @@ class Overview:
         try:
             ends = self._ends(admin, unknown)
             committed = _committed(admin, unknown)
-        except KafkaException as error:
-            unknown.append(f"the log: {error_text(error)}")
+        except (KafkaException, TimeoutError) as error:
+            unknown.append(f"the log: {error_text(error) or 'it does not answer in time'}")
         if time.monotonic() - self._cluster_at >= _CLUSTER_S:
             try:
                 self._cluster = describe_cluster(self._console.access)
@@ -353,7 +353,7 @@ def _committed(admin: AdminClient, unknown: list[str]) -> dict[str, dict[Place, 
     for name, answer in asked.items():
         try:
             places = answer.result(_REQUEST_S).topic_partitions
-        except KafkaException:
+        except (KafkaException, TimeoutError):
             continue  # it was deleted meanwhile, or is of another kind
         offsets = {(each.topic, each.partition): each.offset for each in places if each.offset >= 0}
         if offsets:

@@ -140,7 +140,7 @@ class RecordBrowser:
             shown_bytes += min(len(message.value() or b""), asked.value_bytes)
             if not is_newest and (len(kept) >= asked.limit or shown_bytes > _SHOWN_CHARACTERS_MAX):
                 break
-            if is_newest and len(kept) > 4 * max(asked.limit, len(chosen) * asked.limit):
+            if is_newest and len(kept) > 4 * asked.limit:
                 kept = _newest(kept, asked.limit)
         if is_newest:
             kept = _newest(kept, asked.limit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -27,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 #: Bytes that are parsed, so that a value that is shown as JSON is JSON.
 _PARSED_BYTES_MAX: Final = 1024 * 1024
+_AWAY: Final = "the schema registry does not answer"
+_AWAY_S: Final = 10.0
 
 
 class ShownValue(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -50,6 +53,7 @@ class ValueReader:
         """`registry` has the properties of the schema registry, if there is one."""
         self._registry = registry
         self._serdes: dict[RecordPart, Serde] = {}
+        self._away_until = float("-inf")
 
     def shown(
         self,
@@ -75,10 +79,16 @@ class ValueReader:
     def _with_schema(
         self, topic: str, data: bytes, bytes_max: int, part: RecordPart, headers: RecordHeaders
     ) -> ShownValue:
+        if time.monotonic() < self._away_until:
+            return _dumped(data, bytes_max, _AWAY)
         try:
             value: Any = self._serde(part).deserialize(topic, data, headers)
             text = msgspec.json.encode(value, enc_hook=str).decode("utf-8", "replace")
-        except (ConfigError, SerializationError, SchemaRegistryUnavailable) as error:
+        except SchemaRegistryUnavailable as error:
+            # A question has many records, each of which would wait for it.
+            self._away_until = time.monotonic() + _AWAY_S
+            return _dumped(data, bytes_max, str(error))
+        except (ConfigError, SerializationError) as error:
             return _dumped(data, bytes_max, str(error))
         except Exception as error:
             # Whoever writes records chooses both schema and bytes.

@@ -22,6 +22,7 @@ REFUSED_MAX: Final = 100
 _PREVIEW_BYTES: Final = 512
 _WHOLE_BYTES_MAX: Final = 256 * 1024
 _REASON_CHARACTERS_MAX: Final = 1_000
+_QUEUED_KBYTES: Final = 8 * 1024
 
 
 class RefusedRecord(msgspec.Struct, frozen=True):
@@ -73,7 +74,7 @@ class RefusedRecords:
 
         Raises KafkaException, LogUnreachable and CommandError.
         """
-        log = open_log(self._access)
+        log = open_log(self._access, queued_max_messages_kbytes=_QUEUED_KBYTES)
         try:
             numbers = partitions_of(log.consumer, ERROR)
             if before is not None and len(numbers) > 1:
@@ -86,19 +87,19 @@ class RefusedRecords:
                 ranges[partition] = Range(start, end)
                 if start > low and len(numbers) == 1:
                     earlier = start
-            letters = [
-                read_dead_letter(each) for each in read_ranges(self._access, log, ERROR, ranges)
+            # Of each only what is shown is kept.
+            shown = [
+                self._shown(read_dead_letter(each), _PREVIEW_BYTES)
+                for each in read_ranges(self._access, log, ERROR, ranges)
             ]
         finally:
             log.close()
-        letters.sort(key=lambda each: (each.time, each.place.offset), reverse=True)
-        return RefusedList(
-            [self._shown(each, _PREVIEW_BYTES) for each in letters[:REFUSED_MAX]], earlier
-        )
+        shown.sort(key=lambda each: each.time, reverse=True)
+        return RefusedList(shown[:REFUSED_MAX], earlier)
 
     def whole(self, place: str) -> RefusedBytes:
         """Return a record with its bytes; raises as `newest` does."""
-        log = open_log(self._access)
+        log = open_log(self._access, queued_max_messages_kbytes=_QUEUED_KBYTES)
         try:
             [letter] = self._letters(log, [place])
         finally:
@@ -111,7 +112,7 @@ class RefusedRecords:
 
     def retry(self, places: Sequence[str], to: str | None, *, is_dry: bool) -> list[Retried]:
         """Send records again, each once; raises as `newest` does, and ConfigError."""
-        log = open_log(self._access)
+        log = open_log(self._access, queued_max_messages_kbytes=_QUEUED_KBYTES)
         try:
             if to is not None:
                 partitions_of(log.consumer, to)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from confluent_kafka import Message
 
@@ -13,9 +14,9 @@ from waylog.kafka.ranges.log_ranges import LogRanges, Range
 from waylog.sealing.sealing import opener
 
 
-def open_log(access: LogAccess) -> LogRanges:
-    """Return a client that reads ranges."""
-    return LogRanges(access.bootstrap_servers, access.client_id, access.properties)
+def open_log(access: LogAccess, **more: Any) -> LogRanges:
+    """Return a client that reads ranges; `more` are properties of its consumer."""
+    return LogRanges(access.bootstrap_servers, access.client_id, access.properties, **more)
 
 
 def read_ranges(
