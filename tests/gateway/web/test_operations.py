@@ -7,10 +7,11 @@ import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, Literal
+from urllib.parse import quote, unquote
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Dialog, Page, expect
+from playwright.async_api import Browser, Page, expect
 
 from tests.consumers.running import Broker
 from tests.gateway.operations.written_log import Log
@@ -98,14 +99,20 @@ async def visit(browser: Browser, gateway: Gateway, log: Log) -> AsyncIterator[V
     async with signed_in(browser, gateway) as page:
         await page.open(f"{gateway.url}/#view=operations")
         yield page
-        assert page.complaints == []
+        # Refusals that tests ask for are errors of the console, too.
+        assert [each for each in page.complaints if "Failed to load" not in each] == []
+
+
+async def opened(page: Page, path: str) -> None:
+    """Open a page of the view as a link does, and wait until it is there."""
+    await page.evaluate("at => waylog.app.go({page: 'operations', at})", path)
+    await expect(page.locator("#operations-panel")).to_have_attribute("data-shown", unquote(path))
 
 
 async def at(page: Page, path: str, title: str) -> None:
-    """Open a page of the view as a link does, and wait for it."""
-    await page.evaluate("at => waylog.app.go({page: 'operations', at})", path)
+    """Do the same, for a page with this title."""
+    await opened(page, path)
     await expect(page.locator(".operations-title")).to_have_text(title)
-    await expect(page.locator("#operations-panel")).to_have_attribute("aria-busy", "false")
 
 
 async def confirm(page: Page, name: str, action: str) -> None:
@@ -176,14 +183,11 @@ async def test_on_a_phone_and_on_a_wall(
         await narrow.open(f"{gateway.url}/#view=operations")
         for path in (
             *("overview", "brokers", "topics", "topics/seen", "topics/seen/records", "groups"),
-            *(
-                f"groups/{'readers%2F%3Cimg%20src%3Dx%20onerror%3D%22document.title%3D%27taken%27%22%3E'}",
-            ),
+            f"groups/{quote(GROUP, safe='')}",
             *("refused", "log"),
         ):
-            await page.evaluate("at => waylog.app.go({page: 'operations', at})", path)
+            await opened(page, path)
             panel = page.locator("#operations-panel")
-            await expect(panel).to_have_attribute("aria-busy", "false")
             await expect(panel.locator("section, li, form, table").first).to_be_visible()
             await self_check(page, path)
             # Only tables scroll sideways, in boxes of their own.
@@ -239,7 +243,8 @@ async def test_a_topic_is_made_changed_and_deleted_by_its_name(visit: Visit, log
     await self_check(page, "confirm")
     await confirm(page, "made-in-page", "Create")
     await expect(page.locator(".operations-title")).to_have_text("made-in-page")
-    row = page.get_by_role("row").filter(has_text="retention.ms")
+    name = page.get_by_role("rowheader", name="retention.ms", exact=True)
+    row = page.get_by_role("row").filter(has=name)
     await expect(row).to_contain_text("60000")
     await expect(row).to_contain_text("This topic")
     await page.get_by_role("button", name="Change: retention.ms").click()
@@ -356,11 +361,9 @@ async def test_tabs_work_by_the_keyboard(visit: Visit) -> None:
 async def test_a_user_is_shown_nothing_of_it(browser: Browser, gateway: Gateway, log: Log) -> None:
     async with signed_in(browser, gateway, "bob") as visit:
         page = visit.page
-        asked: list[Dialog] = []
-        page.on("dialog", asked.append)
         await visit.open(f"{gateway.url}/#view=operations&at=topics/seen")
         await expect(page.get_by_text("This is for administrators.")).to_be_visible()
         await expect(page.get_by_role("link", name="People")).to_be_visible()
         await expect(page.get_by_role("link", name="Operations")).to_have_count(0)
         assert not [url for url in visit.requests if "/v1/admin" in url]
-        assert visit.complaints == [] and asked == []
+        assert visit.complaints == []

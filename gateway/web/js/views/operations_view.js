@@ -166,7 +166,10 @@ class OperationsView {
     } catch (error) {
       if (asked === this.asked) this.complain(error instanceof Error ? error.message : String(error));
     } finally {
-      if (asked === this.asked) this.body.setAttribute("aria-busy", "false");
+      if (asked === this.asked) {
+        this.body.setAttribute("aria-busy", "false");
+        this.body.dataset.shown = this.path.join("/");
+      }
     }
   }
 
