@@ -3,7 +3,7 @@
 import { make } from "../dom.js";
 import { moment } from "../format.js";
 import { t } from "../i18n.js";
-import { brief, button, facts, labelled, whole } from "./parts.js";
+import { button, facts, labelled, whole } from "./parts.js";
 import * as requests from "./requests.js";
 
 /** @import { Refused, RefusedList, Retried } from "../types/operations.js" */
@@ -52,7 +52,7 @@ export class RefusedPage {
       const bytes = make("div", {}, whole(value));
       const to = make("input", { name: "to", value: origin?.split(":")[0] ?? "", autocomplete: "off", spellcheck: "false", autocapitalize: "none" });
       details.append(
-        facts([[t("operations.reason"), reason], [t("operations.device"), device ?? "–"], [t("operations.came_from"), origin ?? t("operations.no_record")], [t("operations.bytes"), brief(value)]]),
+        facts([[t("operations.reason"), reason], [t("operations.device"), device ?? "–"], [t("operations.came_from"), origin ?? t("operations.no_record")]]),
         bytes,
         make("div", { className: "operations-bar add-form" }, labelled(t("operations.to_topic"), to),
           button(t("operations.all_bytes"), () => this.attempt(async () => bytes.replaceChildren(whole((await requests.refusedRecord(place)).record.value)))),

@@ -57,7 +57,7 @@ export class TopicPage {
         rows.map((row) => [
           String(row.partition), row.leader < 0 ? make("span", { className: "bad", text: t("operations.no_leader") }) : String(row.leader), row.replicas.join(", "),
           row.in_sync.length < row.replicas.length ? make("span", { className: "bad", text: row.in_sync.join(", ") }) : row.in_sync.join(", "), row.first, row.end, bytes(row.bytes),
-        ]), { numeric: [1, 4, 5, 6] }),
+        ]), { numeric: [4, 5, 6] }),
       make("div", { className: "actions" }, this.start > 0 && page(t("operations.previous"), Math.max(0, this.start - 100)), next !== null && page(t("operations.more"), next))),
       section(t("operations.settings"), make("label", { className: "check" }, only, make("span", { text: t("operations.only_changed") })),
         table(t("operations.settings"), [t("operations.setting"), t("operations.value"), t("operations.source"), t("operations.action")], list.map((setting) => [

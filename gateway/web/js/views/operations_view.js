@@ -141,6 +141,7 @@ class OperationsView {
     for (const { name: each, tab: element } of this.tabs) {
       element.setAttribute("aria-selected", String(each === tab));
       element.tabIndex = each === tab ? 0 : -1;
+      if (each === tab) element.scrollIntoView({ block: "nearest", inline: "nearest" });
     }
     this.body.setAttribute("aria-labelledby", `operations-tab-${tab}`);
     this.title.textContent = part === "records" ? t("operations.records_of", { name: name ?? "" }) : name ?? this.titles[/** @type {TabName} */ (tab)];
