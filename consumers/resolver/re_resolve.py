@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from consumers.resolver.newest_fixes import NewestFixes
@@ -191,7 +192,8 @@ class ReResolver:
     def _sealed(self, output: OutputRecord) -> OutputRecord:
         if self._keys is None:
             return output
-        return output._replace(value=self._keys.seal_value(output.topic, output.value, output.key))
+        sealed = self._keys.seal_value(output.topic, output.value, output.key)
+        return msgspec.structs.replace(output, value=sealed)
 
 
 def _write(producer: LibrdkafkaProducer, outputs: list[OutputRecord]) -> None:
@@ -202,15 +204,15 @@ def _write(producer: LibrdkafkaProducer, outputs: list[OutputRecord]) -> None:
         if error is not None:
             failures.append(error)
 
-    for topic, partition, key, value, headers, timestamp in outputs:
-        more: dict[str, Any] = {"headers": headers, "on_delivery": delivered}
-        if partition is not None:
-            more["partition"] = partition
-        if timestamp is not None:
-            more["timestamp"] = timestamp
+    for output in outputs:
+        more: dict[str, Any] = {"headers": output.headers, "on_delivery": delivered}
+        if output.partition is not None:
+            more["partition"] = output.partition
+        if output.timestamp is not None:
+            more["timestamp"] = output.timestamp
         while True:
             try:
-                producer.produce(topic, value, key, **more)
+                producer.produce(output.topic, output.value, output.key, **more)
                 break
             except BufferError:
                 producer.poll(0.05)

@@ -18,7 +18,13 @@ import msgspec
 from consumers.resolver.newest_fixes import NO_STANDSTILL, NewestFixes, StationaryLimits
 from consumers.resolver.renewal import Renewal, ResolvedFix
 from consumers.resolver.retries import Retries, RetryTopic, retry_record
-from consumers.worker.fix_records import NotAFix, fix_of, passed_on, rejected_record
+from consumers.worker.fix_records import (
+    UNUSABLE,
+    decode_usable_fix,
+    not_a_fix,
+    passed_on,
+    rejected_record,
+)
 from consumers.worker.records import InputRecord, OutputRecord, StateRecord
 from geoservice.fallback.fallback import Fallback
 from geoservice.reverse.address_bytes import AddressBytes, members_of
@@ -92,7 +98,8 @@ class Resolver:
     ) -> list[OutputRecord]:
         """Return the records to write for a batch, which is in log order by partition."""
         outputs: list[OutputRecord] = []
-        found: list[_Found] = []
+        winners: list[tuple[InputRecord, Fix]] = []
+        partitions: list[int] = []
         # One index for the whole batch, even if the file is replaced meanwhile.
         geocoder = self._geocoders.current
         version = geocoder.index_version
@@ -102,21 +109,26 @@ class Resolver:
             newest: dict[str, tuple[InputRecord, Fix]] = {}
             for record in records:
                 try:
-                    fix = fix_of(record.value())
-                except NotAFix as error:
+                    fix = decode_usable_fix(record.value())  # type: ignore[arg-type]
+                except UNUSABLE as error:
                     self.rejected += 1
-                    outputs.append(rejected_record(record, str(error), SOURCE, now_ms))
+                    reason = str(not_a_fix(error))
+                    outputs.append(rejected_record(record, reason, SOURCE, now_ms))
                     continue
                 if accept(fix.device, live_time(fix.time, fix.received), fix.time):
                     newest[fix.device] = (record, fix)
-            winners = list(newest.values())
             if self._standstill.distance_m > 0:
-                winners = self._moved(state, winners, version)
-            all_headers = headers_of_all([record for record, _ in winners])
-            found += [
-                _Found(partition, fix, passed_on(headers) if headers else None)
-                for (_, fix), headers in zip(winners, all_headers, strict=True)
-            ]
+                moved = self._moved(state, list(newest.values()), version)
+                winners += moved
+                partitions += [partition] * len(moved)
+            else:
+                winners += newest.values()
+                partitions += [partition] * len(newest)
+        all_headers = headers_of_all([record for record, _ in winners])
+        found = [
+            _Found(partition, fix, passed_on(headers) if headers else None)
+            for partition, (_, fix), headers in zip(partitions, winners, all_headers, strict=True)
+        ]
         if found:
             self.resolved += len(found)
             self._look_up(geocoder, found, states, outputs, now_ms)

@@ -66,7 +66,7 @@ class OutputFormats:
             return rejected_result(output, "it has no value", source, now_ms)
         added = [(name, value) for name, value in headers if value is not None]
         more = [*(output.headers or ()), *added]
-        return output._replace(value=data, headers=more or None)
+        return msgspec.structs.replace(output, value=data, headers=more or None)
 
 
 def output_formats(

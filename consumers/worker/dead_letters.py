@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
+import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from consumers.worker.records import OutputRecord
@@ -144,4 +145,4 @@ def _source(letter: OutputRecord) -> str:
 def _shortened(letter: OutputRecord) -> OutputRecord:
     """Return a record without what was refused, which says where that is."""
     short = shortened(decode_rejected(letter.value))
-    return letter._replace(key=None, value=encode(short), headers=None)
+    return msgspec.structs.replace(letter, key=None, value=encode(short), headers=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 
 from confluent_kafka import Message
 
@@ -48,10 +49,15 @@ class ErasureFilter:
         written = record.timestamp()[1]
         return key is not None and self._erasures.covers(key.decode("utf-8", "replace"), written)
 
-    def has(self, output: OutputRecord) -> bool:
-        """Tell whether a result is the address of a fix that is erased."""
+    def without_results(self, outputs: Iterable[OutputRecord]) -> Iterable[OutputRecord]:
+        """Return the results, without the addresses of fixes that are erased."""
+        if not self._erasures:
+            return outputs
+        return (output for output in outputs if not self._is_of_erased(output))
+
+    def _is_of_erased(self, output: OutputRecord) -> bool:
         key, value = output.key, output.value
-        if not self._erasures or output.topic != self._state_topic or key is None or value is None:
+        if output.topic != self._state_topic or key is None or value is None:
             return False
         device = key.decode("utf-8", "replace")
         if device not in self._erasures:

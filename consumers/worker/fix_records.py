@@ -41,11 +41,23 @@ class _UsableFix(Fix, kw_only=True, omit_defaults=True, gc=False):
     received: _Time
 
 
-_decode = msgspec.json.Decoder(_UsableFix).decode
+#: Decodes the value of a record of topic `location`, as `fix_of` does. For loops over many records,
+#: whose `except` clause names UNUSABLE and then asks `not_a_fix` for the reason.
+decode_usable_fix: Final = msgspec.json.Decoder(_UsableFix).decode
+
+#: A record without a value is a TypeError.
+UNUSABLE: Final = (*MALFORMED, TypeError)
 
 
 class NotAFix(ValueError):
     """A record holds no fix that can be used; the message says why."""
+
+
+def not_a_fix(error: Exception) -> NotAFix:
+    """Return the reason why `decode_usable_fix` has raised an error of UNUSABLE."""
+    if isinstance(error, TypeError):
+        return NotAFix("the record has no value")
+    return NotAFix(f"not a fix: {error}")
 
 
 def fix_of(value: bytes | None) -> Fix:
@@ -54,12 +66,10 @@ def fix_of(value: bytes | None) -> Fix:
     Its place is on earth, its device has a name of at most a thousand characters, and its times
     fit into 64 bits.
     """
-    if value is None:
-        raise NotAFix("the record has no value")
     try:
-        return _decode(value)
-    except MALFORMED as error:
-        raise NotAFix(f"not a fix: {error}") from None
+        return decode_usable_fix(value)  # type: ignore[arg-type]
+    except UNUSABLE as error:
+        raise not_a_fix(error) from None
 
 
 def rejected_record(record: InputRecord, reason: str, source: str, now_ms: int) -> OutputRecord:
@@ -78,7 +88,7 @@ def rejected_record(record: InputRecord, reason: str, source: str, now_ms: int) 
     )
     key, raw = record.key(), record.value() or b""
     output = _rejected(key, raw, reason, source, now_ms, place)
-    return output._replace(headers=passed_on(headers_of(record)))
+    return msgspec.structs.replace(output, headers=passed_on(headers_of(record)))
 
 
 def rejected_result(output: OutputRecord, reason: str, source: str, now_ms: int) -> OutputRecord:
@@ -86,7 +96,7 @@ def rejected_result(output: OutputRecord, reason: str, source: str, now_ms: int)
     logger.warning("a result for topic %s goes to topic error", output.topic)
     place = {"topic": output.topic}
     rejected = _rejected(output.key, output.value, reason, source, now_ms, place)
-    return rejected._replace(headers=output.headers)
+    return msgspec.structs.replace(rejected, headers=output.headers)
 
 
 def _rejected(

@@ -29,6 +29,7 @@ Changes: TypeAlias = Mapping[int, Sequence[StateRecord]]
 
 #: Lets librdkafka choose the partition by the key.
 _BY_KEY: Final = -1
+_NOTHING_MORE: Final[dict[str, Any]] = {}
 
 
 class SessionFailed(Exception):
@@ -113,18 +114,16 @@ class ResultProducer:
 
         Raises KafkaException for a result that no topic could take.
         """
-        has, produce, keys = self._erased.has, self.client.produce, self._keys
-        for output in outputs:
-            if has(output):
-                continue
-            topic, partition, key, value, headers, timestamp = output
+        produce, keys = self.client.produce, self._keys
+        for output in self._erased.without_results(outputs):
+            topic, key, value, partition = output.topic, output.key, output.value, output.partition
             if keys is not None and value is not None:
                 value = keys.seal_value(topic, value, key)
             if partition is None:
                 partition = _BY_KEY
-            more: dict[str, Any] = {} if headers is None else {"headers": dict(headers)}
-            if timestamp is not None:
-                more["timestamp"] = timestamp
+            more = _NOTHING_MORE
+            if output.headers is not None or output.timestamp is not None:
+                more = _more(output)
             try:
                 produce(topic, value, key, partition, **more)
             except BufferError:
@@ -170,3 +169,12 @@ class ResultProducer:
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal():
             self._fatal = error
+
+
+def _more(output: OutputRecord) -> dict[str, Any]:
+    more: dict[str, Any] = {}
+    if output.headers is not None:
+        more["headers"] = dict(output.headers)
+    if output.timestamp is not None:
+        more["timestamp"] = output.timestamp
+    return more
