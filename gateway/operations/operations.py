@@ -34,7 +34,7 @@ class Operations:
         recent_lines: RecentLines | None = None,
     ) -> None:
         """`schema_registry` has the properties of a registry, whose schemas decode values."""
-        values = ValueReader(schema_registry)
+        values = self._values = ValueReader(schema_registry)
         self.console = LogConsole(bootstrap_servers, client_id)
         self.records = RecordBrowser(self.console.access, values)
         self.refused = RefusedRecords(self.console.access, values)
@@ -46,3 +46,4 @@ class Operations:
     async def close(self) -> None:
         """Ask nothing more."""
         await self.console.close()
+        self._values.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import threading
 import time
 from collections.abc import Mapping
 from typing import Any, Final
@@ -15,7 +16,7 @@ from waylog.config import ConfigError
 from waylog.kafka.topics import VALUE_KEY
 from waylog.malformed import MALFORMED
 from waylog.sealing.sealing import is_sealed
-from waylog.serialization.by_name import AUTO, Serde, make_serde
+from waylog.serialization.by_name import AUTO, Serde, close_serde, make_serde
 from waylog.serialization.schema_ids import names_schema
 from waylog.serialization.serializer import (
     RecordHeaders,
@@ -54,6 +55,15 @@ class ValueReader:
         self._registry = registry
         self._serdes: dict[RecordPart, Serde] = {}
         self._away_until = float("-inf")
+        #: Threads that read records share the connection to the registry.
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Close connections to the registry."""
+        with self._lock:
+            for serde in self._serdes.values():
+                close_serde(serde)
+            self._serdes.clear()
 
     def shown(
         self,
@@ -82,7 +92,8 @@ class ValueReader:
         if time.monotonic() < self._away_until:
             return _dumped(data, bytes_max, _AWAY)
         try:
-            value: Any = self._serde(part).deserialize(topic, data, headers)
+            with self._lock:
+                value: Any = self._serde(part).deserialize(topic, data, headers)
             text = msgspec.json.encode(value, enc_hook=str).decode("utf-8", "replace")
         except SchemaRegistryUnavailable as error:
             # A question has many records, each of which would wait for it.

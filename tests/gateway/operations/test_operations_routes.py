@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -43,7 +44,11 @@ def gateway(
         else:
             broker: Broker = request.getfixturevalue("gateway_broker")
             servers = broker.address
-        running = Gateway(tmp_path_factory.mktemp("operations"), servers)
+        folder = tmp_path_factory.mktemp("operations")
+        day = folder / "history" / "date=2026-05-30"
+        day.mkdir(parents=True)
+        (day / "location-0-0-9.parquet").touch()
+        running = Gateway(folder, servers, "--history", str(folder / "history"))
         stack.callback(running.close)
         yield running
 
@@ -79,6 +84,7 @@ async def test_the_overview_tells_rates_lag_disks_and_parts(
 ) -> None:
     first = await told(admin, "overview")
     assert first["cluster"]["brokers"][0]["answers"]
+    assert abs(first["history_written"] / 1000 - time.time()) < 600
     assert first["cluster"]["brokers"][0]["disks"][0]["total_bytes"] > 0
     assert {"name": "appending", "healthy": True, "detail": ""} in first["parts"]
     assert {each["name"] for each in first["stages"]} >= {"append", "resolve"}
