@@ -165,7 +165,9 @@ async def test_the_overview_goes_on_by_itself(visit: Visit, log: Log) -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "theme", "locale"), [(360, "dark", "de-DE"), (3840, "light", "en-GB")]
+    ("width", "theme", "locale"),
+    # Without a graphics card so many pixels take half a minute.
+    [(360, "dark", "de-DE"), pytest.param(3840, "light", "en-GB", marks=pytest.mark.long)],
 )
 async def test_on_a_phone_and_on_a_wall(
     browser: Browser,
