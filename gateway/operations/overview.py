@@ -64,6 +64,8 @@ class GroupLag(msgspec.Struct, frozen=True):
     """How far a group is behind, and how many records it takes a second."""
 
     group: str
+    #: As Kafka names it; `empty` is that of a group whose program does not run.
+    state: str
     topics: list[str]
     lag: int
     per_second: float | None
@@ -108,6 +110,7 @@ class _Sample(msgspec.Struct, frozen=True):
     at: float
     ends: dict[Place, int]
     committed: dict[str, dict[Place, int]]
+    states: dict[str, str]
     unknown: list[str]
 
 
@@ -195,10 +198,12 @@ class Overview:
         unknown: list[str] = []
         ends: dict[Place, int] = {}
         committed: dict[str, dict[Place, int]] = {}
+        states: dict[str, str] = {}
         admin = self._console.admin()
         try:
             ends = self._ends(admin, unknown)
-            committed = _committed(admin, unknown)
+            states = _states(admin, unknown)
+            committed = _committed(admin, list(states))
         except (KafkaException, TimeoutError) as error:
             unknown.append(f"the log: {error_text(error) or 'it does not answer in time'}")
         if time.monotonic() - self._cluster_at >= _CLUSTER_S:
@@ -210,7 +215,7 @@ class Overview:
             self._cluster_at = time.monotonic()
             self._geocoder = _geocoder_trouble(self._geo_url)
             self._written = _newest_file(self._history)
-        return _Sample(time.monotonic(), ends, committed, unknown)
+        return _Sample(time.monotonic(), ends, committed, states, unknown)
 
     def _ends(self, admin: AdminClient, unknown: list[str]) -> dict[Place, int]:
         places: list[Place] = []
@@ -288,7 +293,8 @@ class Overview:
                     for place, offset in committed.items()
                 )
                 rate = round(taken / seconds, 1)
-            found.append(GroupLag(name, sorted({topic for topic, _ in committed}), lag, rate))
+            topics = sorted({topic for topic, _ in committed})
+            found.append(GroupLag(name, sample.states.get(name, ""), topics, lag, rate))
         return found
 
     def _stages(self) -> list[Stage]:
@@ -338,16 +344,23 @@ class Overview:
         return parts
 
 
-def _committed(admin: AdminClient, unknown: list[str]) -> dict[str, dict[Place, int]]:
+def _states(admin: AdminClient, unknown: list[str]) -> dict[str, str]:
     listed = admin.list_consumer_groups(request_timeout=_REQUEST_S).result(_REQUEST_S)
-    names = sorted(each.group_id for each in listed.valid)
-    if len(names) > _GROUPS_MAX:
-        unknown.append(f"lag of {len(names) - _GROUPS_MAX} groups")
+    groups = sorted(listed.valid, key=lambda each: each.group_id)
+    if len(groups) > _GROUPS_MAX:
+        unknown.append(f"lag of {len(groups) - _GROUPS_MAX} groups")
+    return {
+        each.group_id: each.state.name.lower() if each.state else ""
+        for each in groups[:_GROUPS_MAX]
+    }
+
+
+def _committed(admin: AdminClient, names: Sequence[str]) -> dict[str, dict[Place, int]]:
     asked = {
         name: admin.list_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(name)], request_timeout=_REQUEST_S
         )[name]
-        for name in names[:_GROUPS_MAX]
+        for name in names
     }
     found: dict[str, dict[Place, int]] = {}
     for name, answer in asked.items():

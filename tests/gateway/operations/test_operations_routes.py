@@ -99,7 +99,9 @@ async def test_the_overview_tells_rates_lag_disks_and_parts(
         lags = {each["group"]: each["lag"] for each in body["groups"]}
         return lags.get("counted") == 40 and body["records_in_per_second"] is not None
 
-    assert (await answered(overview, has_lag))["unknown"] == []
+    body = await answered(overview, has_lag)
+    assert body["unknown"] == []
+    assert {each["group"]: each["state"] for each in body["groups"]}["counted"] == "empty"
 
 
 async def test_brokers_and_their_quorum(admin: aiohttp.ClientSession) -> None:

@@ -48,7 +48,7 @@ export interface Overview {
   records_out_per_second: number | null;
   topics: { topic: string; per_second: number }[];
   stages: { name: string; per_second: number | null; p50_ms: number | null; p99_ms: number | null }[];
-  groups: { group: string; topics: string[]; lag: number; per_second: number | null }[];
+  groups: { group: string; state: string; topics: string[]; lag: number; per_second: number | null }[];
   cluster: Cluster | null;
   parts: { name: string; healthy: boolean | null; detail: string }[];
   history_written: number | null;
