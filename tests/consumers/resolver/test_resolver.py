@@ -127,6 +127,25 @@ def test_an_address_goes_where_its_fix_came_from(resolver: Resolver) -> None:
     ]  # fmt: skip
 
 
+def test_addresses_go_where_their_fixes_came_from_if_some_devices_stand_still(
+    geocoder: Geocoder,
+) -> None:
+    resolver = standing(geocoder)
+    states = {partition: resolver.new_state() for partition in (3, 1, 2)}
+    moving, still = make_fix("u/moves"), make_fix("u/stands")
+    resolver.process({1: [record_of(still, 1)]}, states, NOW)
+    trace = [("traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")]
+    batch = {
+        3: [record_of(make_fix("u/other"), 3)],
+        1: [record_of(make_fix("u/stands", time=2000), 1), record_of(moving, 1)],
+        2: [Record(encode(make_fix("u/traced")), b"u/traced", trace, 2)],
+    }
+    outputs = resolver.process(batch, states, NOW)
+    assert [(output.partition, output.key, output.headers) for output in outputs] == [
+        (3, b"u/other", None), (1, b"u/moves", None), (2, b"u/traced", trace),
+    ]  # fmt: skip
+
+
 def test_of_a_batch_only_the_newest_fix_of_a_device_is_resolved(resolver: Resolver) -> None:
     fixes = [make_fix(time=time) for time in (5, 9, 7)] + [make_fix("bob/car", 1)]
     outputs = resolve(resolver, [record_of(fix) for fix in fixes])
