@@ -22,7 +22,7 @@ setup-test:  ## install what the tests need
 # A process that dies ends the run: with loadfile, pytest-xdist 3.8 would give the files that it had
 # finished to the others again, which then wait for ever.
 test: setup-test  ## the tests, in less than 15 minutes on two cores
-	$(PYTHON) -m pytest -n 5 --dist loadfile --no-loadscope-reorder --max-worker-restart=0 -m "not long and not kafka" $(PYTEST)
+	$(PYTHON) -m pytest -n 7 --dist loadfile --no-loadscope-reorder --max-worker-restart=0 -m "not long and not kafka" $(PYTEST)
 
 test-long: setup-test  ## the long tests too
 	$(PYTHON) -m pytest -m "not kafka" --hypothesis-profile=explore $(PYTEST)

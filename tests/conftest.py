@@ -3,7 +3,9 @@
 import faulthandler
 import gc
 import os
+import shutil
 import socket
+import tempfile
 import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -15,6 +17,7 @@ import pytest
 from hypothesis import settings
 
 from tests.certificates import Certificates
+from tests.memory_folder import memory_folder
 from waylog.process import stop_limit
 
 # On a busy machine an example may take long for reasons that have nothing to do with the code.
@@ -45,6 +48,29 @@ REAL_STDERR = pytest.StashKey[int]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """Have the files of many processes in memory, and say why a process of tests ends."""
+    if config.getoption("numprocesses", None) and not os.environ.get("TMPDIR"):
+        # Tests that run one after the other try the disk.
+        folder = memory_folder()
+        if folder is not None:
+            _use_for_temporary_files(folder, config)
+    _tell_why_the_process_ends(config)
+
+
+def _use_for_temporary_files(folder: Path, config: pytest.Config) -> None:
+    """Have temporary files in `folder`, also those of the processes that are started from here.
+
+    Those of pytest are in a folder with its usual name, where what belongs to a failure stays. All
+    others go at the end: a killed JVM leaves its own.
+    """
+    os.environ["PYTEST_DEBUG_TEMPROOT"] = str(folder)
+    others = Path(tempfile.mkdtemp(prefix="tests-", dir=folder))
+    others.chmod(0o1777)  # as /tmp: tests are several accounts of the machine
+    os.environ["TMPDIR"] = tempfile.tempdir = str(others)
+    config.add_cleanup(lambda: shutil.rmtree(others, ignore_errors=True))
+
+
+def _tell_why_the_process_ends(config: pytest.Config) -> None:
     """Say why a test's process ends, should a thread of the product end it.
 
     `waylog.process.threads.end_process` leaves without a word of pytest's, which has caught the log

@@ -33,8 +33,8 @@ class WorkerSettings:
     #: Wait after the first record of a batch, for records of other partitions that are on the way.
     gather_s: float = 0.003
     processing_guarantee: ProcessingGuarantee = AT_LEAST_ONCE
-    #: Time from one commit of offsets to the next, at least once. Each commit is a record of the log
-    #: for each partition; after a kill the records of so long are processed again.
+    #: Time from one commit of offsets to the next, at least once. Each commit is a record of the
+    #: log for each partition; after a kill the records of so long are processed again.
     commit_interval_s: float = 0.5
     #: Time from one commit of a transaction to the next, exactly once. Results can be read after
     #: their commit, so they wait for half of it on average.

@@ -27,6 +27,7 @@ from gateway.users.admission import Admission
 from gateway.views.location_view import LocationView
 from gateway.views.track_store import TrackStore
 from tests.attacks.turns import REPEATED_TURN_MS_MAX, TURN_MS_MAX, Turns, measured_turns
+from tests.consumers.running import Broker
 from tests.gateway.parts import parts
 from tests.gateway.records import MemoryLog, fix, record
 from tests.http_session import http_session
@@ -49,14 +50,19 @@ class AcknowledgingLog(MemoryLog):
 
 @asynccontextmanager
 async def listening(
-    folder: Path, past: Path | None = None
+    folder: Path, past: Path | None = None, bootstrap_servers: str = "127.0.0.1:1"
 ) -> AsyncIterator[tuple[HttpServer, Services, Turns]]:
     """Yield a listener in open mode, or one with data about the past and users of its own."""
     # A minute passes in a millisecond: what may be refused in one is measured each time.
     admission = Admission.in_memory(clock=lambda: time.monotonic() * 60_000)
     log = AcknowledgingLog()
     async with parts(
-        folder, log=log, admission=admission, open_mode=past is None, past=past
+        folder,
+        log=log,
+        admission=admission,
+        open_mode=past is None,
+        past=past,
+        bootstrap_servers=bootstrap_servers,
     ) as services:
         server = await start_http(Endpoint("127.0.0.1", 0), services, "test")
         try:
@@ -291,10 +297,12 @@ def write_past(folder: Path, rows: int) -> None:
     pq.write_table(pa.table(table | {"dwell_s": [9.0] * 2_000}), folder / "places.parquet")
 
 
-async def test_what_friends_are_told_of_years_keeps_nobody_waiting(tmp_path: Path) -> None:
+async def test_what_friends_are_told_of_years_keeps_nobody_waiting(
+    tmp_path: Path, gateway_broker: Broker
+) -> None:
     past = tmp_path / "past"
     await asyncio.to_thread(write_past, past, 4_900)
-    async with listening(tmp_path, past) as (server, services, turns):
+    async with listening(tmp_path, past, gateway_broker.address) as (server, services, turns):
         tokens = [services.users.add(name) for name in ("ada", "eve")]
         services.users.rights.befriend("ada", "eve", since=0)
         figures: dict[tuple[str, str], float] = {}

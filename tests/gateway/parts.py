@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from gateway.alerts.edited_places import EditedPlaces
+from gateway.alerts.log_table import LogTable
 from gateway.fixes.submit import Submitter
 from gateway.friends.friend_events import FriendEventFilter
 from gateway.friends.friend_filter import FriendFilter
@@ -29,6 +31,8 @@ from gateway.views.location_view import LocationView
 from gateway.views.pipeline import GroupLag, Pipeline
 from gateway.views.places import Places
 from tests.gateway.records import MemoryLog, MemoryTelemetry
+from waylog.history.place_edits import decode_place_edit
+from waylog.kafka.topics import PLACE_EDIT_TOPIC
 from waylog.network.served_hosts import ServedHosts
 from waylog.process.machine_lock import MachineLock
 
@@ -43,8 +47,13 @@ async def parts(
     admission: Admission | None = None,
     open_mode: bool = True,
     past: Path | None = None,
+    bootstrap_servers: str = "127.0.0.1:1",
 ) -> AsyncIterator[Services]:
-    """Yield services; `past` is a folder with places, visits and trips."""
+    """Yield services; `past` is a folder with places, visits and trips.
+
+    What asks for places reads their edits in the log, and waits ten seconds for one that is away:
+    with a `past`, give `bootstrap_servers` that answer.
+    """
     store = UserStore(folder / "users.db")
     metrics = GatewayMetrics()
     locations, addresses = LocationView(), AddressView()
@@ -54,6 +63,7 @@ async def parts(
     authenticator = Authenticator(store, open_mode=open_mode)
     permissions = Permissions(store, open_mode=open_mode)
     friend_filter = FriendFilter(places, b"secret")
+    edits = LogTable(bootstrap_servers, "test", PLACE_EDIT_TOPIC, None, decode_place_edit)
     areas = AreaViews(locations, friend_filter)
     services = Services(
         submitter=Submitter(
@@ -77,7 +87,8 @@ async def parts(
         admission=admission or Admission.in_memory(),
         cards=CardBook(store),
         users=store,
-        bootstrap_servers="127.0.0.1:1",
+        bootstrap_servers=bootstrap_servers,
+        edited_places=EditedPlaces(edits),
         limits=limits or HttpLimits(),
         hosts=ServedHosts("127.0.0.1", ("x",)),
         archive=Archive(None, None if past is None else str(past)),
@@ -87,6 +98,7 @@ async def parts(
         yield services
     finally:
         ticking.cancel()
+        await edits.close()
         await services.archive.close()
         once.close()
         authenticator.close()

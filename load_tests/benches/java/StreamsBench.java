@@ -62,7 +62,7 @@ public final class StreamsBench {
         properties.put(StreamsConfig.APPLICATION_ID_CONFIG, "java-" + name);
         properties.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, servers);
         properties.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, arguments[2]);
-        properties.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 200);
+        properties.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 500);
         properties.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, 1);
         properties.put(StreamsConfig.STATE_DIR_CONFIG, arguments[3]);
         properties.put("auto.offset.reset", "earliest");

@@ -43,16 +43,19 @@ def test_the_limit_is_exact(codec: Compression) -> None:
 
 
 @pytest.mark.parametrize(
-    ("codec", "bomb"),
+    ("codec", "make"),
     [
-        (Compression.GZIP, gzip.compress(bytes(300_000_000), 1)),
-        (Compression.SNAPPY, bytes(cramjam.snappy.compress_raw(bytes(300_000_000)))),
-        (Compression.LZ4, lz4.frame.compress(bytes(300_000_000))),
-        (Compression.ZSTD, zstandard.compress(bytes(300_000_000), 1)),
+        (Compression.GZIP, lambda content: gzip.compress(content, 1)),
+        (Compression.SNAPPY, lambda content: bytes(cramjam.snappy.compress_raw(content))),
+        (Compression.LZ4, lz4.frame.compress),
+        (Compression.ZSTD, lambda content: zstandard.compress(content, 1)),
     ],
     ids=["gzip", "snappy", "lz4", "zstd"],
 )
-def test_a_bomb_is_refused_before_it_expands(codec: Compression, bomb: bytes) -> None:
+def test_a_bomb_is_refused_before_it_expands(
+    codec: Compression, make: Callable[[bytes], bytes]
+) -> None:
+    bomb = make(bytes(300_000_000))
     decompress(codec, compress(codec, b"libraries are loaded now"))
     least_s = float("inf")
     for _ in range(5):  # a single run may take longer beside other processes on the same cores

@@ -37,6 +37,8 @@ from waylog.kafka.clients import client_config, consumer_config, producer_config
 from waylog.kafka.ranges.log_ranges import LogRanges
 from waylog.kafka.topics import FORWARDING_PROGRESS, LOCATION
 
+pytestmark = pytest.mark.early
+
 OPTIONS = (*LOOPBACK, "--session-timeout", "2", "--retry-backoff-max", "1")
 #: More than may wait of a forwarding in a worker.
 MANY = 600

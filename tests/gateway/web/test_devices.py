@@ -21,7 +21,7 @@ from playwright.async_api import Browser, Page, expect
 from tests.end_to_end.running import Platform, start_platform
 from tests.gateway.running import answered
 from tests.gateway.web.accessibility import self_check
-from tests.gateway.web.conftest import FakeGateway, Visit
+from tests.gateway.web.conftest import PIXEL_RATIO, FakeGateway, Visit
 from tests.http_session import http_session
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
@@ -245,6 +245,7 @@ async def test_nobody_is_kept_out(
 ) -> None:
     context = await browser.new_context(
         viewport={"width": width, "height": 844},
+        device_scale_factor=PIXEL_RATIO,
         reduced_motion="reduce",
         color_scheme=theme,
         timezone_id="UTC",

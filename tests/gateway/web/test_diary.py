@@ -9,9 +9,9 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from tests.gateway.web.accessibility import self_check
-from tests.gateway.web.conftest import FakeGateway, Visit
+from tests.gateway.web.conftest import PIXEL_RATIO, FakeGateway, Visit
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.early, pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
@@ -268,6 +268,7 @@ async def test_nobody_is_kept_out(
     ]
     context = await browser.new_context(
         viewport={"width": width, "height": 844},
+        device_scale_factor=PIXEL_RATIO,
         reduced_motion="reduce",
         color_scheme=theme,
         timezone_id="UTC",

@@ -86,11 +86,11 @@ async def test_a_fix_moves_the_marker_and_an_address_changes_the_text(
 
 
 async def test_the_point_is_drawn_where_the_map_has_its_place_at_every_zoom(
-    visit: Visit, played: FakeGateway
+    animated_visit: Visit, played: FakeGateway
 ) -> None:
     played.fix("demo/phone", *VADUZ)
-    await visit.open(played.url + "#3/47.1410/9.5209")
-    page = visit.page
+    await animated_visit.open(played.url + "#3/47.1410/9.5209")
+    page = animated_visit.page
     for zoom in (3, 14, 18.5):
         await page.evaluate(
             "zoom => { waylog.map.jumpTo({zoom, center: [9.5209, 47.1410]}); }", zoom

@@ -20,11 +20,11 @@ from tests.consumers.running import Broker
 from tests.gateway.raw_http import ask
 from tests.gateway.running import Gateway, Login, answered
 from tests.gateway.web.accessibility import self_check
-from tests.gateway.web.conftest import DEADLINE_MS, Visit
+from tests.gateway.web.conftest import DEADLINE_MS, PIXEL_RATIO, Visit
 from tests.gateway.web.test_devices import scanned
 from tests.gateway.web.test_share_page import HOSTILE_NAME, known, send
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.early, pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 PASSWORD = "correct horse battery"
 
@@ -50,7 +50,8 @@ def localhost(gateway: Gateway) -> str:
 @asynccontextmanager
 async def opened(browser: Browser, **options: Any) -> AsyncIterator[BrowserContext]:
     context = await browser.new_context(
-        **{"viewport": {"width": 1000, "height": 800}, "reduced_motion": "reduce"} | options
+        **{"viewport": {"width": 1000, "height": 800}, "reduced_motion": "reduce"} | options,
+        device_scale_factor=PIXEL_RATIO,
     )
     context.set_default_timeout(DEADLINE_MS)
     yield context

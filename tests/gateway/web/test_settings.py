@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import Browser, expect
 
-from tests.gateway.web.conftest import FakeGateway, Visit
+from tests.gateway.web.conftest import PIXEL_RATIO, FakeGateway, Visit
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -16,7 +16,12 @@ async def test_the_language_is_the_browsers_and_another_can_be_chosen(
     browser: Browser, played: FakeGateway
 ) -> None:
     played.fix("demo/phone", *VADUZ, speed=7.5, time=1_780_000_000_000, received=1_780_000_000_000)
-    context = await browser.new_context(locale="de-CH", timezone_id="Europe/Zurich")
+    context = await browser.new_context(
+        locale="de-CH",
+        timezone_id="Europe/Zurich",
+        reduced_motion="reduce",
+        device_scale_factor=PIXEL_RATIO,
+    )
     try:
         visit = Visit(await context.new_page())
         await visit.open(played.url + "#8/47/9.5&device=demo/phone")

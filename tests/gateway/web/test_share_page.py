@@ -14,7 +14,7 @@ from playwright.async_api import Browser, Page, Request, expect
 from tests.consumers.running import Broker
 from tests.gateway.running import Gateway, Login, answered, json_of
 from tests.gateway.web.accessibility import self_check
-from tests.gateway.web.conftest import Visit
+from tests.gateway.web.conftest import PIXEL_RATIO, Visit
 from waylog.observability.telemetry import now_ms
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
@@ -123,6 +123,7 @@ async def test_a_period_shows_the_way(
     )
     context = await browser.new_context(
         viewport={"width": width, "height": 800},
+        device_scale_factor=PIXEL_RATIO,
         reduced_motion="reduce",
         color_scheme=theme,
         timezone_id="UTC",

@@ -10,7 +10,7 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from geoservice.tiles.archive import replace_metadata
-from tests.gateway.web.conftest import DEADLINE_MS, FakeGateway, Visit
+from tests.gateway.web.conftest import DEADLINE_MS, PIXEL_RATIO, FakeGateway, Visit
 from tests.gateway.web.test_page import colour_at
 from tests.geoservice.tiles.harbour_extract import AT_SEA, DATA_TIME, LAT, LON, harbour_archive
 
@@ -70,7 +70,8 @@ async def test_land_sea_and_streets_have_the_colours_of_the_theme(
     async def colour(lat: float, lon: float) -> tuple[int, int, int]:
         await page.evaluate(
             """at => new Promise((resolve) => {
-                waylog.map.once("idle", resolve);
+                // Not with the event: it would be handed over with the whole map.
+                waylog.map.once("idle", () => resolve());
                 waylog.map.jumpTo({center: at, zoom: 16});
                 waylog.map.triggerRepaint();
             })""",
@@ -91,7 +92,9 @@ async def test_names_are_in_the_browsers_language(browser: Browser, extract: Fak
     written = """layer => waylog.map.queryRenderedFeatures({layers: [layer]})
         .map((feature) => JSON.stringify(feature.layer.layout["text-field"]))"""
     for locale, street, town in (("ja", "港通り", "Porto"), ("de-AT", "Rue du Port", "Hafenstadt")):
-        context = await browser.new_context(locale=locale, reduced_motion="reduce")
+        context = await browser.new_context(
+            locale=locale, reduced_motion="reduce", device_scale_factor=PIXEL_RATIO
+        )
         context.set_default_timeout(DEADLINE_MS)
         visit = Visit(await context.new_page())
         await visit.open(f"{extract.url}#15/{LAT + 0.002}/{LON}")

@@ -22,10 +22,10 @@ from playwright.async_api import Browser, Locator, Page, expect
 from tests.end_to_end.running import Platform, start_platform
 from tests.gateway.running import answered, json_of
 from tests.gateway.web.accessibility import self_check
-from tests.gateway.web.conftest import FakeGateway, Visit
+from tests.gateway.web.conftest import PIXEL_RATIO, FakeGateway, Visit
 from tests.http_session import http_session
 
-pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.early, pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 MARKUP = "<img src=x onerror=document.title=1>"
 DAY_MS = 86_400_000
@@ -240,6 +240,7 @@ async def test_nobody_is_kept_out(
     lived.channels = {"1": {"id": "1", "name": "Haus", "kind": "webhook", "server": "https://x.y"}}
     context = await browser.new_context(
         viewport={"width": width, "height": 844},
+        device_scale_factor=PIXEL_RATIO,
         reduced_motion="reduce",
         color_scheme=theme,
         timezone_id="UTC",

@@ -14,6 +14,8 @@ import pytest
 from tests.spark.running import append_fixes, kill_group, make_fix
 from waylog.history.erasures import append_erasures
 
+pytestmark = pytest.mark.early
+
 START_MS: Final = 1_760_000_000_000
 
 #: Its steps may take two seconds; a file named `hang` makes a batch wait for ever.

@@ -40,6 +40,8 @@ from waylog.sealing.sealing import ENVIRONMENT, shared_key_ring
 from waylog.sealing.value_encryption import ensure_master_key, load_master_key
 from waylog.sealing.value_keys import KeyRing
 
+pytestmark = pytest.mark.early
+
 
 def test_a_fix_that_the_history_has_lost_is_found(log: AuditedLog) -> None:
     phone = [make_fix("ada/phone", number) for number in range(50)]

@@ -21,6 +21,8 @@ from waylog.forwarding.pauses import Pause
 from waylog.kafka.clients import client_config, producer_config
 from waylog.kafka.topics import FORWARDING_PROGRESS, LOCATION
 
+pytestmark = pytest.mark.early
+
 #: A zone in which it is about noon: the day of a run near midnight would be another at its end.
 ZONE = f"Etc/GMT{time.gmtime().tm_hour - 12:+d}"
 COUNTS = ("sent", "waiting", "refused", "missed", "not_asked", "unknown")

@@ -15,6 +15,8 @@ from tests.contract.cluster_processes import ClusterProcesses
 from tests.forked_commands import ForkedCommands
 from tests.waylog.console.terminal import Terminal
 
+pytestmark = pytest.mark.early
+
 #: Seconds that a command may take: four until it asks what is missing, three for that, and the rest
 #: for a busy machine.
 WITHIN_S = 30.0

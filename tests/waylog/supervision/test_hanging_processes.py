@@ -26,6 +26,8 @@ from waylog.supervision.process_spec import StartError
 from waylog.supervision.progress import Progress
 from waylog.supervision.supervisor import Supervisor
 
+pytestmark = pytest.mark.early
+
 
 async def test_a_frozen_process_ends_in_order_and_no_other_waits_for_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture

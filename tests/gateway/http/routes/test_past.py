@@ -11,17 +11,22 @@ from pathlib import Path
 from gateway.http.listener import start_http
 from tests import child_processes
 from tests.attacks.test_event_loop import write_past
+from tests.consumers.running import Broker
 from tests.gateway.parts import parts
 from tests.http_session import http_session
 from waylog.config import Endpoint
 
 
-async def test_what_a_friend_asks_is_at_the_expense_of_the_friend(tmp_path: Path) -> None:
+async def test_what_a_friend_asks_is_at_the_expense_of_the_friend(
+    tmp_path: Path, gateway_broker: Broker
+) -> None:
     past = tmp_path / "past"
     write_past(past, 2_000)
     async with (
         asyncio.timeout(120),
-        parts(tmp_path, open_mode=False, past=past) as services,
+        parts(
+            tmp_path, open_mode=False, past=past, bootstrap_servers=gateway_broker.address
+        ) as services,
         http_session() as session,
     ):
         tokens = {name: services.users.add(name) for name in ("ada", "eve")}
