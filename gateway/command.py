@@ -7,6 +7,7 @@ import logging
 import math
 import os
 import sqlite3
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -28,6 +29,7 @@ from waylog.config import (
     check_bootstrap_servers,
     check_name,
     http_url,
+    load_properties,
     parse_endpoint,
 )
 from waylog.folders import check_folder
@@ -38,6 +40,7 @@ from waylog.network.tls.certificate_dates import read_dates
 from waylog.observability.log_lines import configure_logging
 from waylog.observability.metrics_token import ensure_metrics_token
 from waylog.os_errors import describe_os_error
+from waylog.serialization.by_name import URL
 from waylog.supervision.listening_check import ListeningCheck
 
 if TYPE_CHECKING:
@@ -144,6 +147,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--places", metavar="URL", help="folder of favourite places, as `waylog places run` writes")
     add("--history", metavar="URL", help="the history, for tracks of more than memory holds")
     add("--geo-url", metavar="URL", help="geocoder behind /reverse and /status")
+    add(
+        "--schema-registry-config",
+        type=Path,
+        metavar="FILE",
+        help="properties of the schema registry by which administrators are shown values: "
+        "schema.registry.url, basic.auth.user.info, ssl.ca.location, ...",
+    )
     add("--data", type=Path, default=data.root, metavar="DIR", help="default: %(default)s")
     add(
         "--host",
@@ -279,6 +289,7 @@ def check(arguments: argparse.Namespace) -> None:
             http_url(arguments.geo_url)
         except ConfigError as error:
             raise ConfigError(f"--geo-url {error}") from None
+    _schema_registry(arguments)
     check_name("--resolver-group", arguments.resolver_group)
     for option, url in (("--places", arguments.places), ("--history", arguments.history)):
         if url is not None:
@@ -366,6 +377,7 @@ def run(arguments: argparse.Namespace) -> int:
         places=arguments.places,
         history=arguments.history,
         geo_url=None if arguments.geo_url is None else http_url(arguments.geo_url),
+        schema_registry=_schema_registry(arguments),
         hosts=tuple(arguments.host),
         metrics_access=_metrics_access(arguments),
         demo_token=arguments.demo_token,
@@ -395,6 +407,16 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"{settings.users} is not a database of users: {error}") from error
     except OSError as error:
         raise CommandError(describe_os_error(error)) from error
+
+
+def _schema_registry(arguments: argparse.Namespace) -> Mapping[str, str] | None:
+    path = arguments.schema_registry_config
+    if path is None:
+        return None
+    properties = load_properties(path)
+    if URL not in properties:
+        raise ConfigError(f"--schema-registry-config {path}: {URL} is missing")
+    return properties
 
 
 def _metrics_access(arguments: argparse.Namespace) -> MetricsAccess:

@@ -49,6 +49,10 @@ from gateway.http.routes.forwarding_admin_routes import ForwardingAdminRoutes
 from gateway.http.routes.forwarding_routes import ForwardingRoutes
 from gateway.http.routes.geocoder import GeocoderProxy
 from gateway.http.routes.notice_routes import NoticeRoutes
+from gateway.http.routes.operations.group_routes import GroupRoutes
+from gateway.http.routes.operations.overview_routes import OverviewRoutes
+from gateway.http.routes.operations.refused_routes import RefusedRoutes
+from gateway.http.routes.operations.topic_routes import TopicRoutes
 from gateway.http.routes.own_data.export_routes import ExportRoutes
 from gateway.http.routes.own_data.import_routes import ImportRoutes
 from gateway.http.routes.pages import Pages
@@ -285,6 +289,10 @@ def build_application(services: Services, client_id: str) -> web.Application:
             *FriendRoutes(services).routes(),
             *UserAdminRoutes(services, ingest).routes(),
             *PasskeyRoutes(services, ingest).routes(),
+            *OverviewRoutes(services).routes(),
+            *TopicRoutes(services, ingest).routes(),
+            *GroupRoutes(services, ingest).routes(),
+            *RefusedRoutes(services, ingest).routes(),
             *kafka_rest.routes(),
             web.get("/metrics", _metrics),
             web.get("/healthz", _healthz),
@@ -303,6 +311,7 @@ def build_application(services: Services, client_id: str) -> web.Application:
         await services.parsing.close()
         await proxy.close()
         await kafka_rest.close()
+        await services.operations.close()
 
     application.on_shutdown.append(end_viewers)
     application.on_cleanup.append(close)

@@ -11,6 +11,7 @@ from gateway.factors.passkeys import Passkey
 from gateway.http.ingest import ulogger_sessions
 from gateway.http.ingest.app_responses import nothing
 from gateway.http.ingest.paths import PATHS
+from gateway.http.openapi_administration import SCHEMAS, administration_paths
 from gateway.http.openapi_operations import (
     ACCOUNT,
     FORWARDING,
@@ -93,6 +94,7 @@ def openapi() -> dict[str, Any]:
         (
             *(Fix, Address, DeviceReceipt, NewDeviceToken, OwnShare, NewShare, SharedView),
             *(OwnAccount, Passkey, Friends, KnownUser, Invitation),
+            *SCHEMAS,
         ),
         ref_template="#/components/schemas/{name}",
     )
@@ -580,6 +582,7 @@ def _paths() -> dict[str, Any]:
         "/v1/admin/forwarding-pauses/{pause}": {
             "delete": operation(OPERATING, "Resume them", path=("pause",), status="204")
         },
+        **administration_paths(),
         "/v1/pipeline": {"get": operation(OPERATING, "Throughput and lag, for administrators")},
         "/v1/session": {
             "get": operation(READING, "Who asks, and what it may do"),

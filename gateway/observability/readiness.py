@@ -65,6 +65,10 @@ class Readiness:
         answers = {part: ask() for part, ask in self._parts.items()}
         return {part: reason for part, reason in answers.items() if reason is not None}
 
+    def states(self) -> dict[str, str | None]:
+        """Return all parts with what is wrong, None for those in order; what is beside them too."""
+        return {part: ask() for part, ask in (self._parts | self._others).items()}
+
     def append_timeout_s(self, ordinary_s: float) -> float:
         """Return the seconds that a request waits for its append: few if it is known to fail."""
         return min(ordinary_s, HOPELESS_S) if self._cannot_append else ordinary_s

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import sqlite3
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -94,6 +94,7 @@ from waylog.network.listeners import listener_of
 from waylog.network.outbound.reachable_networks import ReachableNetworks
 from waylog.network.peer_parties import ClientIdentifier
 from waylog.network.served_hosts import ServedHosts
+from waylog.observability.recent_lines import RecentLines
 from waylog.observability.telemetry import KafkaTelemetry, now_ms
 from waylog.process.background import PeriodicTask, TaskSet, spawn
 from waylog.process.file_limit import room_for_connections
@@ -128,6 +129,8 @@ class GatewaySettings:
     places: str | None = None
     history: str | None = None
     geo_url: str | None = None
+    #: Properties of the schema registry by which administrators are shown values.
+    schema_registry: Mapping[str, str] | None = None
     hosts: tuple[str, ...] = ()
     metrics_access: MetricsAccess = field(default_factory=MetricsAccess)
     demo_token: Path | None = None
@@ -187,6 +190,9 @@ class _Gateway:
         self.http_endpoint: Endpoint | None = None
         self.mqtt_endpoint: Endpoint | None = None
         self.mqtt: MqttServer | None = None
+        self._recent_lines = RecentLines()
+        logging.getLogger().addHandler(self._recent_lines)
+        stack.callback(logging.getLogger().removeHandler, self._recent_lines)
         self.parsing = Parsing()
         self.metrics = GatewayMetrics()
         store = self.users = UserStore(settings.users)
@@ -488,6 +494,10 @@ class _Gateway:
             users=self.users,
             bootstrap_servers=settings.bootstrap_servers,
             geo_url=settings.geo_url,
+            history=settings.history,
+            schema_registry=settings.schema_registry,
+            recent_lines=self._recent_lines,
+            client_id=settings.client_id,
             hosts=ServedHosts(settings.http.host, settings.hosts),
             metrics_access=settings.metrics_access,
             device_endpoints=self._device_endpoints(),

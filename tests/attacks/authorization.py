@@ -70,6 +70,7 @@ _FORWARDING: Final = "/v1/forwardings/{forwarding}"
 _IMPORT: Final = "/v1/imports/{import}"
 _ZONE: Final = "/v1/geofences/{geofence}"
 _CHANNEL: Final = "/v1/alert-channels/{channel}"
+_ADMIN_TOPIC_PATH: Final = "/v1/admin/topics/{topic}"
 _CONSUMER: Final = "/consumers/{group}/instances/{instance}"
 
 
@@ -207,6 +208,32 @@ HTTP: Final = (
             *_post("/v1/admin/users", "/v1/admin/users/{user}/invitation"),
             ("PATCH", "/v1/admin/users/{user}"),
             ("DELETE", "/v1/admin/users/{user}"),
+        ),
+    ),
+    Rows(
+        Row(
+            "How the platform does, its log lines, refused records",
+            _ADMIN | {"session": REFUSED},
+        ),
+        (
+            *_get("/v1/admin/overview", "/v1/admin/brokers", "/v1/admin/log"),
+            *_get("/v1/admin/refused", "/v1/admin/refused/{place}"),
+        ),
+    ),
+    Rows(
+        Row(
+            "The log: see topics, records and groups; change topics, offsets, leaders, replicas",
+            _ADMIN | {"session": REFUSED},
+            b"{}",
+        ),
+        (
+            *_get("/v1/admin/topics", _ADMIN_TOPIC_PATH, f"{_ADMIN_TOPIC_PATH}/records"),
+            *_get(f"{_ADMIN_TOPIC_PATH}/records/{{partition}}/{{offset}}"),
+            *_get("/v1/admin/groups", "/v1/admin/groups/{group}"),
+            *_post("/v1/admin/topics", f"{_ADMIN_TOPIC_PATH}/elections"),
+            *_post(f"{_ADMIN_TOPIC_PATH}/reassignments", "/v1/admin/groups/{group}/offsets"),
+            *_post("/v1/admin/refused/retries"),
+            *(("PATCH", _ADMIN_TOPIC_PATH), ("DELETE", _ADMIN_TOPIC_PATH)),
         ),
     ),
     Rows(

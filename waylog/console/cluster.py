@@ -12,18 +12,18 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaException
 
-from waylog.cli import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, CommandError
-from waylog.console.answers import find_lack
-from waylog.console.cluster_admin import (
+from waylog.administration.answers import find_lack
+from waylog.administration.cluster_admin import (
     FAILURES,
     ClusterAdmin,
     ClusterError,
     cluster_admin,
     refusal,
 )
-from waylog.console.cluster_state import ClusterState, effective
-from waylog.console.common import add_bootstrap, add_json, connect, print_rows, say
-from waylog.console.placement import plan_moves
+from waylog.administration.cluster_state import ClusterState, effective
+from waylog.administration.placement import check_moves, plan_moves
+from waylog.cli import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, CommandError
+from waylog.console.common import access_of, add_bootstrap, add_json, connect, print_rows, say
 from waylog.console.throttle import throttled
 from waylog.kafka.errors import error_text
 from waylog.kafka.protocol.cluster_requests import (
@@ -113,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
             except (OSError, ClusterError) as error:
                 can_pass = isinstance(error, OSError) or error.retriable
                 if not can_pass or time.monotonic() >= deadline:
-                    lack = find_lack(arguments, ()).text() if can_pass else ""
+                    lack = find_lack(access_of(arguments), ()).text() if can_pass else ""
                     raise CommandError(lack or refusal(error)) from None
             except MalformedAnswer as error:
                 raise CommandError(refusal(error)) from None
@@ -127,7 +127,10 @@ def _connect(arguments: argparse.Namespace) -> Iterator[ClusterAdmin]:
     with ExitStack() as stack:
         try:
             admin = stack.enter_context(
-                cluster_admin(arguments, find_lack=lambda: find_lack(arguments, ()).text())
+                cluster_admin(
+                    access_of(arguments),
+                    find_lack=lambda: find_lack(access_of(arguments), ()).text(),
+                )
             )
         except FAILURES as error:
             raise CommandError(
@@ -140,7 +143,7 @@ def _connect(arguments: argparse.Namespace) -> Iterator[ClusterAdmin]:
 
 
 def _describe(arguments: argparse.Namespace) -> int:
-    state = ClusterState(arguments)
+    state = ClusterState(access_of(arguments))
     state.learn(_DESCRIBE_S)
     cluster = state.cluster
     assert cluster is not None
@@ -342,7 +345,7 @@ def _reassign(admin: ClusterAdmin, arguments: argparse.Namespace) -> int:
         )
     else:
         wished = _moves(arguments, partitions)
-        _check_brokers(admin.members(), wished, partitions)
+        check_moves(admin.members().brokers, wished, partitions)
         moves = dict(wished)
     rows = [
         {
@@ -409,25 +412,6 @@ def _list(admin: ClusterAdmin, arguments: argparse.Namespace) -> None:
         print_rows(rows, as_json=arguments.json)
     else:
         say([], "nothing is being moved", as_json=arguments.json)
-
-
-def _check_brokers(
-    cluster: Members,
-    moves: Mapping[Place, Sequence[int]],
-    partitions: Mapping[Place, PartitionState],
-) -> None:
-    """Raise CommandError unless each replica is on a known broker, and no two on the same."""
-    running = set(cluster.brokers)
-    known = running.union(*(each.replicas for each in partitions.values()))
-    for (topic, index), replicas in moves.items():
-        unknown = sorted(set(replicas) - known)
-        if unknown:
-            raise CommandError(
-                f"{topic}:{index}: there is no broker {_ids(unknown)}; running are "
-                f"{_ids(sorted(running))}"
-            )
-        if len(set(replicas)) < len(replicas):
-            raise CommandError(f"{topic}:{index}: {_ids(replicas)} names a broker twice")
 
 
 def _moves(

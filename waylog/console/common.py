@@ -4,36 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
-import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from confluent_kafka import Consumer, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from waylog.cli import CommandError
+from waylog.administration.log_access import LogAccess
 from waylog.config import DEFAULT_BOOTSTRAP_SERVERS, ConfigError
-from waylog.kafka.clients import LogUnreachable, consumer_config
 from waylog.kafka.connection.properties import load_client_properties, sourced_properties
-from waylog.kafka.errors import error_text
-from waylog.kafka.reach import connect_admin
 from waylog.observability.log_lines import one_line
 
-#: Seconds for metadata, which any broker knows.
-TIMEOUT_S: Final = 10.0
 _PIPE_COLUMNS: Final = 20_000
-_AGO: Final = re.compile(r"(\d+)(s|m|h|d)")
-_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-
-WHERE_HELP: Final = (
-    "beginning, end, an offset, -N (N before the end), a time (ISO 8601, UTC without a zone, or "
-    "milliseconds) or 15m, 2h, 3d (so long ago)"
-)
 
 
 def add_bootstrap(parser: argparse.ArgumentParser) -> None:
@@ -84,16 +68,19 @@ def security(arguments: argparse.Namespace) -> dict[str, str]:
     return from_file | sourced_properties(pairs(arguments.properties, "-X"), "-X")
 
 
+def access_of(arguments: argparse.Namespace) -> LogAccess:
+    """Return how the command line says that the log is reached; raises ConfigError."""
+    return LogAccess(arguments.bootstrap_servers, security(arguments))
+
+
 def connect(arguments: argparse.Namespace) -> AdminClient:
     """Return an admin client of a cluster that answers.
 
     Raises CommandError if no broker answers, ConfigError for unknown client properties.
     """
-    properties = security(arguments)
+    access = access_of(arguments)
     try:
-        return connect_admin(arguments.bootstrap_servers, properties, "waylog-console")
-    except LogUnreachable as error:
-        raise CommandError(str(error)) from None
+        return access.connect()
     except ConfigError as error:
         sources = [str(arguments.command_config)] if arguments.command_config else []
         sources += ["-X"] if arguments.properties else []
@@ -105,43 +92,6 @@ def count(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text}: a whole number of at least 1 is expected")
     return int(text)
-
-
-def open_consumer(
-    arguments: argparse.Namespace, group: str = "waylog-console", **more: Any
-) -> Consumer:
-    """Return a consumer with the connection options of the command line."""
-    options = consumer_config(arguments.bootstrap_servers, "waylog-console", group, **more)
-    return Consumer(options | security(arguments))
-
-
-def partitions_of(client: Any, topic: str) -> list[int]:
-    """Return the numbers of a topic's partitions; raises CommandError if there is no topic."""
-    metadata = client.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
-    if metadata.error is not None:
-        raise CommandError(f"topic {topic}: {error_text(KafkaException(metadata.error))}")
-    return sorted(metadata.partitions)
-
-
-def parse_time(text: str) -> int:
-    """Parse milliseconds, ISO 8601 (UTC without a zone) or a time ago such as 2h.
-
-    Returns milliseconds since 1970; raises CommandError.
-    """
-    if text.isdigit():
-        return int(text)
-    ago = _AGO.fullmatch(text)
-    if ago is not None:
-        return int((time.time() - int(ago[1]) * _SECONDS[ago[2]]) * 1000)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise CommandError(
-            f"{text!r} is not a time: milliseconds, 2026-11-21T08:00:00 or 2h (ago) are expected"
-        ) from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return int(moment.timestamp() * 1000)
 
 
 def print_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:

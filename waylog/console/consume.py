@@ -10,19 +10,12 @@ from typing import Any, Final
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from waylog.administration.answers import Silence
+from waylog.administration.log_access import partitions_of
+from waylog.administration.offsets import WHERE_HELP, find_offset, is_offset, watermarks
 from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
 from waylog.config import ConfigError
-from waylog.console.answers import Silence, find_offset, is_offset, watermarks
-from waylog.console.common import (
-    WHERE_HELP,
-    add_bootstrap,
-    connect,
-    count,
-    open_consumer,
-    partitions_of,
-    security,
-    shown_json,
-)
+from waylog.console.common import access_of, add_bootstrap, connect, count, security, shown_json
 from waylog.console.formats import Decode, add_formats, decoder, line_format
 from waylog.console.share_groups import consume_shared
 from waylog.kafka.errors import error_text
@@ -112,8 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.share is not None:
         return _run_shared(arguments, line)
     isolation = "read_uncommitted" if arguments.uncommitted else "read_committed"
-    consumer = open_consumer(
-        arguments,
+    consumer = access_of(arguments).open_consumer(
         arguments.group or "waylog-consume",
         isolation_level=isolation,
         auto_offset_reset=_FIRST.get(arguments.start, "earliest"),
@@ -184,7 +176,7 @@ class _Lines:
 
 
 def _run_shared(arguments: argparse.Namespace, line: _Lines) -> int:
-    consumer = open_consumer(arguments)
+    consumer = access_of(arguments).open_consumer()
     try:
         partitions_of(consumer, arguments.topic)
     finally:
@@ -214,8 +206,8 @@ def _assign(consumer: Consumer, arguments: argparse.Namespace) -> dict[int, int]
     if arguments.start and is_offset(arguments.start):
         _check_range(consumer, arguments, partitions)
     for number in partitions:
-        start = find_offset(arguments, consumer, topic, number, arguments.start or "end")
-        end = find_offset(arguments, consumer, topic, number, arguments.until or "end")
+        start = find_offset(access_of(arguments), consumer, topic, number, arguments.start or "end")
+        end = find_offset(access_of(arguments), consumer, topic, number, arguments.until or "end")
         if start < end:
             ends[number] = end
         if start < end or not arguments.until:
@@ -229,7 +221,8 @@ def _check_range(
 ) -> None:
     """Raise CommandError if the offset of --from is beyond the end of each partition."""
     ends = {
-        number: watermarks(arguments, consumer, arguments.topic, number)[1] for number in partitions
+        number: watermarks(access_of(arguments), consumer, arguments.topic, number)[1]
+        for number in partitions
     }
     if all(int(arguments.start) > end for end in ends.values()):
         number, end = max(ends.items(), key=lambda item: item[1])
@@ -255,7 +248,7 @@ def _print_records(
         else opener(servers, properties=security(arguments))
     )
     until = dict(ends or {})
-    silence = Silence(arguments)
+    silence = Silence(access_of(arguments), arguments.topic)
     while ends is None or ends:
         messages = next_messages(consumer, 500, 0.2)
         if messages:

@@ -14,20 +14,14 @@ from typing import Any, Final
 import msgspec
 from confluent_kafka import KafkaException
 
+from waylog.administration.dead_letter_replay import Replay
+from waylog.administration.log_access import partitions_of
+from waylog.administration.offsets import WHERE_HELP, find_offset
+from waylog.administration.range_reading import open_log, read_ranges
+from waylog.administration.value_text import hex_dump, readable_text
 from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
 from waylog.config import ConfigError
-from waylog.console.answers import find_offset
-from waylog.console.common import (
-    WHERE_HELP,
-    add_bootstrap,
-    add_json,
-    connect,
-    count,
-    partitions_of,
-    print_rows,
-)
-from waylog.console.dead_letter_replay import Replay
-from waylog.console.range_reading import open_log, read_ranges
+from waylog.console.common import access_of, add_bootstrap, add_json, connect, count, print_rows
 from waylog.kafka.clients import LogUnreachable
 from waylog.kafka.dead_letters import DeadLetter, RecordPlace, parse_place, read_dead_letter
 from waylog.kafka.errors import error_text
@@ -47,7 +41,6 @@ _EXAMPLES: Final = """examples:
 
 #: A row of the table has so much of a reason; `show` and --json have all of it.
 _REASON_CHARACTERS: Final = 100
-_DUMP_BYTES: Final = 16
 #: A table shows so many, the newest ones.
 _ROWS: Final = 100
 
@@ -146,7 +139,7 @@ def _letters(
             if place.partition not in existing:
                 raise CommandError(f"topic {place.topic} has no partition {place.partition}")
             range_ = {place.partition: Range(place.offset, place.offset + 1)}
-            found = list(read_ranges(arguments, log, arguments.topic, range_))
+            found = list(read_ranges(access_of(arguments), log, arguments.topic, range_))
             if not found:
                 raise CommandError(f"there is no record {place}; it may be too old")
             yield read_dead_letter(found[0])
@@ -154,11 +147,11 @@ def _letters(
     ranges = {}
     for partition in existing:
         start, end = (
-            find_offset(arguments, log.consumer, arguments.topic, partition, where)
+            find_offset(access_of(arguments), log.consumer, arguments.topic, partition, where)
             for where in (arguments.start or "beginning", arguments.until or "end")
         )
         ranges[partition] = Range(start, end)
-    for record in read_ranges(arguments, log, arguments.topic, ranges):
+    for record in read_ranges(access_of(arguments), log, arguments.topic, ranges):
         letter = read_dead_letter(record)
         if _is_chosen(letter, arguments):
             yield letter
@@ -175,7 +168,7 @@ def _is_chosen(letter: DeadLetter, arguments: argparse.Namespace) -> bool:
 
 
 def _list(arguments: argparse.Namespace, places: Sequence[RecordPlace]) -> int:
-    log = open_log(arguments)
+    log = open_log(access_of(arguments))
     try:
         letters = _letters(log, arguments, places)
         if arguments.json and arguments.max is None:
@@ -208,13 +201,13 @@ def _row(letter: DeadLetter) -> dict[str, Any]:
 
 
 def _show(arguments: argparse.Namespace, places: Sequence[RecordPlace]) -> int:
-    log = open_log(arguments)
+    log = open_log(access_of(arguments))
     try:
         [letter] = _letters(log, arguments, places)
     finally:
         log.close()
     value = letter.value or b""
-    text = _text(value)
+    text = readable_text(value)
     headers = {
         name: each.decode("utf-8", "replace") if isinstance(each, bytes) else each
         for name, each in letter.headers
@@ -228,26 +221,8 @@ def _show(arguments: argparse.Namespace, places: Sequence[RecordPlace]) -> int:
     for name, each in row.items():
         shown = msgspec.json.encode(each).decode() if isinstance(each, dict) else str(each)
         sys.stdout.write(f"{name:8} {one_line(shown)}\n")
-    sys.stdout.write("\n" + (text if text is not None else _dump(value)) + "\n")
+    sys.stdout.write("\n" + (text if text is not None else hex_dump(value)) + "\n")
     return EXIT_DONE
-
-
-def _text(value: bytes) -> str | None:
-    """Return bytes as text if a terminal can show all of it."""
-    try:
-        text = value.decode()
-    except UnicodeDecodeError:
-        return None
-    return text if all(each.isprintable() or each in "\n\t" for each in text) else None
-
-
-def _dump(value: bytes) -> str:
-    lines = []
-    for start in range(0, len(value), _DUMP_BYTES):
-        piece = value[start : start + _DUMP_BYTES]
-        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in piece)
-        lines.append(f"{start:08x}  {piece.hex(' '):{3 * _DUMP_BYTES - 1}}  {text}")
-    return "\n".join(lines)
 
 
 def _moment(time_ms: int) -> str:
@@ -258,13 +233,18 @@ def _moment(time_ms: int) -> str:
 
 
 def _replay(arguments: argparse.Namespace, places: Sequence[RecordPlace]) -> int:
-    log = open_log(arguments)
+    log = open_log(access_of(arguments))
     counts = {"sent": 0, "left out": 0, "refused": 0}
     try:
         if arguments.to is not None:
             partitions_of(log.consumer, arguments.to)
         with _progress() as advance:
-            for outcome in Replay(arguments).run(_letters(log, arguments, places)):
+            for outcome in Replay(
+                access_of(arguments),
+                to=arguments.to,
+                again=arguments.again,
+                is_dry=arguments.dry_run,
+            ).run(_letters(log, arguments, places)):
                 if outcome.refused is not None:
                     counts["refused"] += 1
                 else:

@@ -7,17 +7,10 @@ from typing import Final
 
 from confluent_kafka import KafkaException
 
+from waylog.administration.log_access import partitions_of
+from waylog.administration.offsets import offset_at, parse_time, watermarks
 from waylog.cli import EXIT_DONE, CommandError
-from waylog.console.answers import offset_at, watermarks
-from waylog.console.common import (
-    add_bootstrap,
-    add_json,
-    connect,
-    open_consumer,
-    parse_time,
-    partitions_of,
-    print_rows,
-)
+from waylog.console.common import access_of, add_bootstrap, add_json, connect, print_rows
 from waylog.kafka.errors import error_text
 
 _EXAMPLES: Final = """examples:
@@ -43,14 +36,14 @@ def run(arguments: argparse.Namespace) -> int:
     at_ms = parse_time(arguments.at) if arguments.at else None
     connect(arguments)
     topic = arguments.topic
-    consumer = open_consumer(arguments)
+    consumer = access_of(arguments).open_consumer()
     rows = []
     try:
         for number in partitions_of(consumer, topic):
-            low, high = watermarks(arguments, consumer, topic, number)
+            low, high = watermarks(access_of(arguments), consumer, topic, number)
             row = {"partition": number, "first": low, "end": high, "records": high - low}
             if at_ms is not None:
-                found = offset_at(arguments, consumer, topic, number, at_ms)
+                found = offset_at(access_of(arguments), consumer, topic, number, at_ms)
                 row["at_time"] = found if found >= 0 else high
             rows.append(row)
     except KafkaException as error:

@@ -12,10 +12,12 @@ from typing import IO, Any, Final, NamedTuple
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message
 
+from waylog.administration.answers import find_lack
+from waylog.administration.cluster_admin import LATE_S
+from waylog.administration.log_access import partitions_of
+from waylog.administration.offsets import parse_time
 from waylog.cli import EXIT_DONE, EXIT_FAILED, EXIT_USAGE, CommandError
-from waylog.console.answers import find_lack
-from waylog.console.cluster_admin import LATE_S
-from waylog.console.common import add_bootstrap, connect, pairs, parse_time, partitions_of, security
+from waylog.console.common import access_of, add_bootstrap, connect, pairs, security
 from waylog.console.formats import Encode, add_formats, as_text, encoder
 from waylog.kafka.clients import producer_config
 from waylog.kafka.errors import not_stored_text
@@ -143,7 +145,7 @@ def _send(arguments: argparse.Namespace, lines: IO[bytes]) -> int:
         lack = not_stored_text(failures[0], arguments.topic)
         if failures[0].code() == KafkaError._MSG_TIMED_OUT:
             # Too few replicas in sync, for one thing, are no error before time is up.
-            missing = find_lack(arguments, (arguments.topic,)).text(writes=True)
+            missing = find_lack(access_of(arguments), (arguments.topic,)).text(writes=True)
             lack += f": {missing}" if missing else ""
     if producer.has_failed and not lack:
         lack = "an error ended the producer before all records were sent"
@@ -164,7 +166,7 @@ def _flush(producer: LibrdkafkaProducer, arguments: argparse.Namespace) -> str:
             late = 0
             continue
         late += 1
-        lack = find_lack(arguments, (arguments.topic,))
+        lack = find_lack(access_of(arguments), (arguments.topic,))
         if lack.ends_wait(late):
             producer.purge()
             producer.flush(1)  # now each record has its error

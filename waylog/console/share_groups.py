@@ -1,4 +1,4 @@
-"""Share groups (KIP-932): lists them, and consumes as a member of one."""
+"""Consumes as a member of a share group (KIP-932)."""
 
 from __future__ import annotations
 
@@ -9,25 +9,11 @@ from typing import Any
 
 from confluent_kafka import AcknowledgeType, KafkaException, Message, ShareConsumer
 
-from waylog.console.answers import Silence
-from waylog.console.cluster_admin import FAILURES, REQUEST_S, cluster_admin
-from waylog.console.common import TIMEOUT_S, security
+from waylog.administration.answers import Silence
+from waylog.administration.log_access import TIMEOUT_S
+from waylog.console.common import access_of, security
 from waylog.kafka.connection.properties import configured_properties
 from waylog.sealing.sealing import opener
-
-
-def list_share_groups(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return the states of share groups by name, none if the cluster has no such groups."""
-    found: dict[str, str] = {}
-    try:
-        with cluster_admin(arguments, request_s=REQUEST_S) as admin:
-            brokers = [each.address for each in admin.members().brokers.values()]
-        for broker in brokers:
-            with cluster_admin(arguments, brokers=[broker], request_s=REQUEST_S) as admin:
-                found |= admin.share_groups()
-    except FAILURES:
-        return {}  # before Kafka 4
-    return {name: state.lower() for name, state in found.items()}
 
 
 def consume_shared(arguments: argparse.Namespace, line: Callable[[Message], bytes]) -> None:
@@ -48,7 +34,7 @@ def consume_shared(arguments: argparse.Namespace, line: Callable[[Message], byte
     try:
         consumer.subscribe([arguments.topic])
         printed = 0
-        silence = Silence(arguments)
+        silence = Silence(access_of(arguments), arguments.topic)
         while arguments.max is None or printed < arguments.max:
             messages = consumer.poll(0.2) or ()
             if messages:

@@ -14,7 +14,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigResource,
 )
 
-from waylog.console.cluster_admin import REQUEST_S
+from waylog.administration.cluster_admin import REQUEST_S
 
 _SIDES: Final = ("leader", "follower")
 

@@ -9,28 +9,21 @@ from functools import partial
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewPartitions,
-    NewTopic,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient
 
+from waylog.administration.answers import result_of
+from waylog.administration.cluster_admin import REQUEST_S
+from waylog.administration.log_access import TIMEOUT_S, partitions_of
+from waylog.administration.offsets import watermarks
+from waylog.administration.topics import alter_topic, create_topics, topic_settings
 from waylog.cli import EXIT_DONE, CommandError
-from waylog.console.answers import result_of, watermarks
-from waylog.console.cluster_admin import REQUEST_S
 from waylog.console.common import (
-    TIMEOUT_S,
+    access_of,
     add_bootstrap,
     add_json,
     connect,
     count,
-    open_consumer,
     pairs,
-    partitions_of,
     print_rows,
     say,
     security,
@@ -113,7 +106,7 @@ def _ensure(arguments: argparse.Namespace) -> int:
         created = ensure_topics(
             arguments.bootstrap_servers,
             security=security(arguments),
-            result_of=partial(result_of, arguments),
+            result_of=partial(result_of, access_of(arguments)),
         )
     except LogUnreachable as error:
         raise CommandError(str(error)) from None
@@ -127,10 +120,10 @@ def _ensure(arguments: argparse.Namespace) -> int:
 def _watermarks(
     arguments: argparse.Namespace, topics: dict[str, list[int]]
 ) -> dict[tuple[str, int], tuple[int, int]]:
-    consumer = open_consumer(arguments)
+    consumer = access_of(arguments).open_consumer()
     try:
         return {
-            (topic, number): watermarks(arguments, consumer, topic, number)
+            (topic, number): watermarks(access_of(arguments), consumer, topic, number)
             for topic, numbers in topics.items()
             for number in numbers
         }
@@ -150,17 +143,13 @@ def _list(admin: AdminClient, arguments: argparse.Namespace) -> None:
 
 
 def _create(admin: AdminClient, arguments: argparse.Namespace) -> None:
-    topics = [
-        NewTopic(
-            name,
-            num_partitions=arguments.partitions or -1,
-            replication_factor=arguments.replication_factor,
-            config=pairs(arguments.config, "--config"),
-        )
-        for name in arguments.topic
-    ]
-    results = admin.create_topics(
-        topics, validate_only=arguments.dry_run, request_timeout=REQUEST_S
+    results = create_topics(
+        admin,
+        arguments.topic,
+        partitions=arguments.partitions,
+        replication_factor=arguments.replication_factor,
+        settings=pairs(arguments.config, "--config"),
+        is_dry=arguments.dry_run,
     )
     created, refused = _sort(
         arguments, results, KafkaError.TOPIC_ALREADY_EXISTS if arguments.if_not_exists else None
@@ -184,8 +173,7 @@ def _describe(admin: AdminClient, arguments: argparse.Namespace) -> None:
         }
         for number, partition in sorted(partitions.items())
     ]
-    resource = ConfigResource(ResourceType.TOPIC, topic)
-    configs = _settings(admin, arguments, resource)
+    configs = topic_settings(access_of(arguments), admin, topic)
     settings = [
         {"setting": name, "value": entry.value, "default": entry.is_default}
         for name, entry in sorted(configs.items())
@@ -194,43 +182,20 @@ def _describe(admin: AdminClient, arguments: argparse.Namespace) -> None:
     print_rows(settings, as_json=arguments.json)
 
 
-def _settings(
-    admin: AdminClient, arguments: argparse.Namespace, resource: ConfigResource
-) -> Mapping[str, ConfigEntry]:
-    answers = admin.describe_configs([resource], request_timeout=REQUEST_S)
-    found: Mapping[str, ConfigEntry] = result_of(arguments, answers[resource])
-    return found
-
-
 def _alter(admin: AdminClient, arguments: argparse.Namespace) -> None:
-    changes = [
-        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-        for name, value in pairs(arguments.config, "--config").items()
-    ] + [
-        ConfigEntry(name, None, incremental_operation=AlterConfigOpType.DELETE)
-        for name in arguments.delete_config
-    ]
-    if not changes and arguments.partitions is None:
+    settings = pairs(arguments.config, "--config")
+    if not settings and not arguments.delete_config and arguments.partitions is None:
         raise CommandError("nothing to change: give --config, --delete-config or --partitions")
-    partitions_of(admin, arguments.topic)
-    if arguments.delete_config:
-        resource = ConfigResource(ResourceType.TOPIC, arguments.topic)
-        known = _settings(admin, arguments, resource)
-        for name in arguments.delete_config:
-            if name not in known:
-                raise CommandError(f"unknown topic setting {name}")
-    dry_run = arguments.dry_run
-    if changes:
-        resource = ConfigResource(ResourceType.TOPIC, arguments.topic, incremental_configs=changes)
-        answers = admin.incremental_alter_configs(
-            [resource], validate_only=dry_run, request_timeout=REQUEST_S
-        )
-        result_of(arguments, answers[resource])
-    if arguments.partitions is not None:
-        wanted = NewPartitions(arguments.topic, arguments.partitions)
-        grown = admin.create_partitions([wanted], validate_only=dry_run, request_timeout=REQUEST_S)
-        result_of(arguments, grown[arguments.topic])
-    verb = "could alter" if dry_run else "altered"
+    alter_topic(
+        access_of(arguments),
+        admin,
+        arguments.topic,
+        settings=settings,
+        defaults=arguments.delete_config,
+        partitions=arguments.partitions,
+        is_dry=arguments.dry_run,
+    )
+    verb = "could alter" if arguments.dry_run else "altered"
     say([{"topic": arguments.topic}], f"{verb} {arguments.topic}", as_json=arguments.json)
 
 
@@ -250,7 +215,7 @@ def _sort(
     done, refused = [], []
     for name, future in answers.items():
         try:
-            result_of(arguments, future)
+            result_of(access_of(arguments), future)
             done.append(name)
         except KafkaException as error:
             if error.args[0].code() != allowed_error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ from gateway.notices.notices import Notices
 from gateway.observability.metrics import GatewayMetrics
 from gateway.observability.metrics_access import MetricsAccess
 from gateway.observability.readiness import Readiness
+from gateway.operations.operations import Operations
 from gateway.tracks.archive import Archive
 from gateway.tracks.receipts import Receipts
 from gateway.users.admission import Admission
@@ -52,6 +54,7 @@ from waylog.network.connection_pool import ConnectionPool
 from waylog.network.outbound.reachable_networks import ReachableNetworks
 from waylog.network.served_hosts import ServedHosts
 from waylog.network.shares import Shares
+from waylog.observability.recent_lines import RecentLines
 from waylog.observability.telemetry import now_ms
 from waylog.process.file_limit import room_for_connections
 
@@ -89,6 +92,12 @@ class Services:
     notices: Notices
     bootstrap_servers: str
     geo_url: str | None = None
+    #: The folder or URL of the history; None if there is none.
+    history: str | None = None
+    #: Properties of the schema registry by which administrators are shown values.
+    schema_registry: Mapping[str, str] | None = None
+    recent_lines: RecentLines = field(default_factory=RecentLines)
+    client_id: str = "gateway"
     web_push: WebPush | None = None
     #: What users import; None where that is off.
     imports: Imports | None = None
@@ -158,7 +167,22 @@ class Services:
     #: Turns of the loop, given to users, or addresses, one after the other.
     turns: PartyTurns = field(default_factory=PartyTurns)
 
+    #: What administrators see of the log, and change of it.
+    operations: Operations = field(init=False)
+
     def __post_init__(self) -> None:
+        self.operations = Operations(
+            self.bootstrap_servers,
+            self.client_id,
+            self.location_view,
+            self.address_view,
+            self.metrics,
+            self.readiness,
+            geo_url=self.geo_url,
+            history=self.history,
+            schema_registry=self.schema_registry,
+            recent_lines=self.recent_lines,
+        )
         limits = self.limits
         shared = self.shared_addresses
         self.addresses = shared if shared is not None else Addresses(limits)

@@ -32,7 +32,7 @@ export async function signIn(how) {
   throw said.second_factor ? new SecondFactorNeeded(reason) : new SignInRefused(reason);
 }
 
-/** @param {Response} answer */
+/** @param {Response} answer a refusal; its reason is returned */
 export async function errorOf(answer) {
   const { error } = await answer.json().catch(() => ({}));
   return typeof error === "string" ? error : `HTTP ${answer.status}`;

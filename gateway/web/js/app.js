@@ -146,6 +146,7 @@ export class App extends EventTarget {
     const button = byId("sign-out-button", "button");
     button.hidden = session.open;
     button.title = session.user ? t("sign_out.user", { user: session.user }) : t("sign_out");
+    this.navigation.bar.offer("operations", session.admin && !session.device && !session.open);
     this.live.start();
     this.map.signedIn();
     if (session.user && !session.device && !session.open) this.alerts.start();

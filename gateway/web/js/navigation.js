@@ -12,7 +12,7 @@ import { fragmentOf } from "./url_state.js";
  * @property {() => void} hide another view is shown
  */
 /** @typedef {{open: (app: App, room: HTMLElement) => View}} ViewModule */
-/** @typedef {"live" | "diary" | "places" | "devices" | "data" | "people"} ViewName */
+/** @typedef {"live" | "diary" | "places" | "devices" | "data" | "people" | "operations"} ViewName */
 
 /** @type {Record<ViewName, {title: string, icon: string, load: () => Promise<ViewModule>}>} */
 const VIEWS = {
@@ -22,6 +22,7 @@ const VIEWS = {
   devices: { title: t("view.devices"), icon: "devices", load: () => import("./views/devices_view.js") },
   data: { title: t("view.data"), icon: "data", load: () => import("./views/data_view.js") },
   people: { title: t("view.people"), icon: "people", load: () => import("./views/people_view.js") },
+  operations: { title: t("view.operations"), icon: "operations", load: () => import("./views/operations_view.js") },
 };
 
 /**
@@ -49,6 +50,7 @@ export class Navigation {
     this.rooms = rooms;
     bar.setViews(/** @type {ViewName[]} */ (Object.keys(VIEWS)).map((name) => (
       { name, title: VIEWS[name].title, icon: VIEWS[name].icon, href: fragmentOf({ ...app.state, page: name }) })));
+    bar.offer("operations", false);
     bar.addEventListener("choose", (event) => app.go({ page: /** @type {CustomEvent<ViewName>} */ (event).detail }));
   }
 

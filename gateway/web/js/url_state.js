@@ -17,6 +17,7 @@ export const ALSO_MAX = 20;
  * @property {string} query what the list of devices is searched for
  * @property {string | null} day the first day of the diary
  * @property {string | null} until its last day; null for one day alone
+ * @property {string | null} at what the view of operations shows: "topics/NAME/records"
  * @property {string | null} zone of the view of places: "all", "new" or an id; null for the places
  */
 
@@ -39,7 +40,7 @@ export function readState(fragment = location.hash) {
   /** @type {State} */
   const state = {
     page: "live", view: null, device: null, track: null, also: [], follow: false, query: "", day: null, until: null,
-    zone: null,
+    zone: null, at: null,
   };
   for (const [index, part] of fragment.replace(/^#/, "").split("&").entries()) {
     if (index === 0 && part.split("/").length === 3 && !part.includes("=")) {
@@ -59,6 +60,7 @@ export function readState(fragment = location.hash) {
     else if (key === "day" && isDate(text)) state.day = text;
     else if (key === "until" && isDate(text)) state.until = text;
     else if (key === "zone") state.zone = text || null;
+    else if (key === "at") state.at = text || null;
   }
   return state;
 }
@@ -67,7 +69,7 @@ export function readState(fragment = location.hash) {
  * @param {State} state
  * @returns {string} the fragment, with its #
  */
-export function fragmentOf({ page, view, device, track, also, follow, query, day, until, zone }) {
+export function fragmentOf({ page, view, device, track, also, follow, query, day, until, zone, at }) {
   const text = (/** @type {string} */ value) => encodeURIComponent(value).replaceAll("%2F", "/");
   const live = page === "live";
   const parts = [];
@@ -80,6 +82,7 @@ export function fragmentOf({ page, view, device, track, also, follow, query, day
   if (live && query) parts.push(`q=${text(query)}`);
   if (!live && day) parts.push(`day=${day}`);
   if (!live && day && until && until !== day) parts.push(`until=${until}`);
+  if (page === "operations" && at) parts.push(`at=${encodeURIComponent(at)}`);
   if (page === "places" && zone) parts.push(`zone=${text(zone)}`);
   return `#${parts.join("&")}`;
 }

@@ -6,10 +6,12 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.contract.broker_process import BrokerProcess
 from tests.contract.cluster_processes import ClusterProcesses
 from tests.forked_commands import ForkedCommands
 from tests.waylog.console.terminal import Terminal
@@ -142,3 +144,20 @@ def test_a_list_of_brokers_that_is_none_is_a_mistake(commands: ForkedCommands) -
     assert said.strip() == (
         "waylog cluster: --bootstrap-servers kafka1: HOST:PORT,HOST:PORT... is expected"
     )
+
+
+def test_a_name_that_is_none_is_told_in_one_line_and_costs_no_other_broker(
+    tmp_path: Path, commands: ForkedCommands
+) -> None:
+    too_long = f"{'a' * 70}.example:9092"
+    for name in ("a..b:9092", too_long):
+        said = Terminal(name, commands).run("cluster", "describe", status=1)
+        assert len(said.splitlines()) == 1
+        assert "cannot be resolved (no name of a host)" in said
+    broker = BrokerProcess(tmp_path)
+    both = Terminal(f"a..b:9092,{broker.start()}", commands)
+    try:
+        assert "1 brokers, 0 partitions" in both.run("cluster", "describe")
+        assert "every partition is led" in both.run("cluster", "elect")
+    finally:
+        broker.stop()

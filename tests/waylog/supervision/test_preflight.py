@@ -104,6 +104,8 @@ def test_an_index_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         ("gateway --proxy-protocol", "--proxy-protocol needs --trusted-proxy"),
         ("gateway --trusted-proxy nonsense", "--trusted-proxy: "),
         ("gateway --host a/b", "--host: "),
+        ("gateway --schema-registry-config /dev/null", "schema.registry.url is missing"),
+        ("gateway --schema-registry-config /none", "/none: cannot be read"),
         ("gateway --push-contact nonsense", "--push-contact is a mailto:"),
         ("gateway --mqtt-workers 0", "--mqtt-workers must be 1 or more"),
         ("gateway --mqtt-connections-per-user 0", "--mqtt-connections-per-user must be 1"),

@@ -92,6 +92,16 @@ class Quorum(NamedTuple):
     observers: list[QuorumReplica]
 
 
+class LogDirectory(NamedTuple):
+    """A folder of a broker, and what its logs take there; -1 stands for not known (KIP-827)."""
+
+    path: str
+    error: int
+    sizes: dict[Place, int]
+    total_bytes: int
+    usable_bytes: int
+
+
 class Answer(NamedTuple, Generic[_T]):
     """The error of a request as a whole, and what it is about."""
 
@@ -250,6 +260,31 @@ def read_describe_quorum(data: bytes) -> Answer[Quorum | None]:
             quorum = Quorum(leader, epoch, high_watermark, voters, observers)
         reader.tags()
     return Answer(error, "", quorum)
+
+
+def describe_log_dirs() -> list[bytes]:
+    """Ask a broker for its folders, and for the sizes of all logs in them."""
+    return [_NONE, _NONE]
+
+
+def read_describe_log_dirs(data: bytes) -> Answer[list[LogDirectory]]:
+    """Parse the response; raises MalformedAnswer."""
+    reader = _FlexibleReader(data)
+    reader.unpack(INT32)  # throttle time
+    (error,) = reader.unpack(INT16)
+    found: list[LogDirectory] = []
+    for _ in range(reader.count()):
+        (failed,) = reader.unpack(INT16)
+        path = reader.text()
+        sizes: dict[Place, int] = {}
+        for place in _places(reader):
+            (sizes[place],) = reader.unpack(INT64)
+            reader.unpack(INT64)  # how far a copy is behind
+            reader.unpack(_INT8)  # whether it is one that moves between folders
+        (total,), (usable,) = reader.unpack(INT64), reader.unpack(INT64)
+        reader.tags()
+        found.append(LogDirectory(path, failed, sizes, total, usable))
+    return Answer(error, "", found)
 
 
 def list_share_groups() -> list[bytes]:

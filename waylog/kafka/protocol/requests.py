@@ -26,6 +26,7 @@ LIST_GROUPS: Final = 16
 SASL_HANDSHAKE: Final = 17
 INIT_PRODUCER_ID: Final = 22
 DESCRIBE_CONFIGS: Final = 32
+DESCRIBE_LOG_DIRS: Final = 35
 SASL_AUTHENTICATE: Final = 36
 ELECT_LEADERS: Final = 43
 ALTER_PARTITION_REASSIGNMENTS: Final = 45
@@ -41,12 +42,13 @@ _VERSIONS: Final = {
     # For commands that show and change a cluster (waylog.kafka.protocol.cluster_requests).
     LIST_GROUPS: 5, ELECT_LEADERS: 1, ALTER_PARTITION_REASSIGNMENTS: 0,
     LIST_PARTITION_REASSIGNMENTS: 0, DESCRIBE_QUORUM: 1, DESCRIBE_CLUSTER: 0,
+    DESCRIBE_LOG_DIRS: 4,
 }  # fmt: skip
 #: Those that have tagged fields (KIP-482), at the end of the request's head too.
 _FLEXIBLE: Final = frozenset(
     {
         LIST_GROUPS, ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS, DESCRIBE_QUORUM,
-        DESCRIBE_CLUSTER,
+        DESCRIBE_CLUSTER, DESCRIBE_LOG_DIRS,
     }
 )  # fmt: skip
 

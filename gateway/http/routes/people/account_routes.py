@@ -17,7 +17,7 @@ from gateway.http.requests.accounts import Account, account_of, require_proof
 from gateway.http.requests.browsers import set_session_cookie
 from gateway.http.requests.responses import Refused, json_answer
 from gateway.http.requests.services import Services
-from gateway.http.routes.people.bodies import Asked, asked_of
+from gateway.http.routes.bodies import Asked, asked_of
 from gateway.limits.failed_logins import TooManyFailedLogins
 from gateway.users.browser_sessions import shown_id
 from gateway.users.database import UnknownUser

@@ -15,7 +15,7 @@ from gateway.http.requests.accounts import account_of, require_proof
 from gateway.http.requests.browsers import site_of
 from gateway.http.requests.responses import Refused, json_answer
 from gateway.http.requests.services import Services
-from gateway.http.routes.people.bodies import asked_of
+from gateway.http.routes.bodies import asked_of
 
 _PATH: Final = "/v1/account/passkeys"
 _NAME_CHARACTERS_MAX: Final = 100

@@ -14,7 +14,7 @@ from gateway.http.requests.authentication import known_user
 from gateway.http.requests.browsers import url_of_platform
 from gateway.http.requests.responses import Refused, json_answer
 from gateway.http.requests.services import Services
-from gateway.http.routes.people.bodies import asked_of
+from gateway.http.routes.bodies import asked_of
 from gateway.users.auth import Identity
 from gateway.users.browser_sessions import INVITATION_LIFETIME_S
 from gateway.users.database import OPERATOR, UnknownUser, User, UserExists

@@ -4,6 +4,8 @@ import { make } from "../dom.js";
 
 /** @import { ViewName } from "../navigation.js" */
 
+const FEW = 5;
+
 export class NavigationBar extends HTMLElement {
   /** Events: `choose` (detail: a view's name). */
   /** @type {Map<ViewName, HTMLAnchorElement>} */
@@ -21,6 +23,18 @@ export class NavigationBar extends HTMLElement {
       return [name, link];
     }));
     this.replaceChildren(...this.links.values());
+  }
+
+  /**
+   * Offer a view, or not; links of those that are not for the viewer are hidden.
+   * @param {ViewName} name
+   * @param {boolean} offered
+   */
+  offer(name, offered) {
+    const link = this.links.get(name);
+    if (link) link.hidden = !offered;
+    // Beyond five there is no room for words beside their icons.
+    this.dataset.many = String([...this.links.values()].filter((each) => !each.hidden).length > FEW);
   }
 
   /** @param {ViewName} chosen */

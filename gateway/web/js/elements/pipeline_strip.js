@@ -3,6 +3,7 @@
 import { make, setText } from "../dom.js";
 import { count, latency, rate } from "../format.js";
 import { t } from "../i18n.js";
+import { drawSparkLine } from "../spark_line.js";
 
 /** @import { Pipeline } from "../types/api.js" */
 /** @typedef {"fixes" | "addresses" | "lag" | "push"} StageName */
@@ -51,47 +52,10 @@ export class PipelineStrip extends HTMLElement {
       cell.samples.push(figure !== undefined && Number.isFinite(figure) ? figure : null);
       if (cell.samples.length > SAMPLES) cell.samples.shift();
       setText(cell.value, cell.write(figure ?? NaN));
-      this.draw(cell);
+      drawSparkLine(cell.canvas, cell.samples, SAMPLES, getComputedStyle(cell.cell).getPropertyValue("--stage"));
     }
     const lag = figures.lag ?? 0;
     this.dataset.behind = String(lag > Math.max(1000, 5 * (figures.fixes ?? 0)));
-  }
-
-  /** @param {Cell} cell */
-  draw({ canvas, samples, cell }) {
-    const width = canvas.clientWidth;
-    const height = canvas.clientHeight;
-    const context = canvas.getContext("2d");
-    if (!width || !height || !context) return;
-    const ratio = devicePixelRatio || 1;
-    if (canvas.width !== Math.round(width * ratio)) {
-      canvas.width = Math.round(width * ratio);
-      canvas.height = Math.round(height * ratio);
-    }
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.clearRect(0, 0, width, height);
-    const top = Math.max(1, ...samples.map((sample) => sample ?? 0));
-    const colour = getComputedStyle(cell).getPropertyValue("--stage");
-    const step = width / (SAMPLES - 1);
-    const left = width - (samples.length - 1) * step;
-    context.beginPath();
-    let open = false;
-    samples.forEach((sample, index) => {
-      if (sample === null) { open = false; return; }
-      const y = height - 1.5 - (sample / top) * (height - 4);
-      context[open ? "lineTo" : "moveTo"](left + index * step, y);
-      open = true;
-    });
-    context.strokeStyle = colour;
-    context.lineWidth = 1.5;
-    context.lineJoin = "round";
-    context.stroke();
-    context.lineTo(width, height);
-    context.lineTo(left, height);
-    context.globalAlpha = 0.12;
-    context.fillStyle = colour;
-    context.fill();
-    context.globalAlpha = 1;
   }
 }
 customElements.define("pipeline-strip", PipelineStrip);

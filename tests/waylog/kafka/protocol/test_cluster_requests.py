@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from broker_core.protocol.definitions import (
     ALTER_PARTITION_REASSIGNMENTS,
     DESCRIBE_CLUSTER,
+    DESCRIBE_LOG_DIRS,
     DESCRIBE_QUORUM,
     ELECT_LEADERS,
     LIST_GROUPS,
@@ -25,6 +26,7 @@ from tests.broker_core.server.raw_client import request_frame
 from waylog.kafka.protocol import cluster_requests, requests
 from waylog.kafka.protocol.cluster_requests import (
     ClusterBroker,
+    LogDirectory,
     Members,
     Moving,
     Outcome,
@@ -92,6 +94,7 @@ MOVES = {("trips", 0): [2, 3], ("trips", 1): None, ("x" * 200, 300): [1] * 140}
             LIST_GROUPS, 5, cluster_requests.list_share_groups(),
             {"states_filter": [], "types_filter": ["share"]},
         ),
+        (DESCRIBE_LOG_DIRS, 4, cluster_requests.describe_log_dirs(), {"topics": None}),
     ],
 )  # fmt: skip
 def test_a_request_is_what_another_client_would_send(
@@ -225,6 +228,30 @@ REPLICA = {"replica_id": 3, "log_end_offset": 70, "last_fetch_timestamp": 5}
             },
             (0, "", {"g": "Stable"}),
         ),
+        (
+            DESCRIBE_LOG_DIRS, 4, cluster_requests.read_describe_log_dirs,
+            {
+                "error_code": 31,
+                "results": [
+                    {
+                        "error_code": 57, "log_dir": "/logs",
+                        "topics": [
+                            {
+                                "name": "t",
+                                "partitions": [
+                                    {
+                                        "partition_index": 1, "partition_size": 7,
+                                        "offset_lag": 2, "is_future_key": False,
+                                    }
+                                ],
+                            }
+                        ],
+                        "total_bytes": 90, "usable_bytes": 80,
+                    }
+                ],
+            },
+            (31, "", [LogDirectory("/logs", 57, {("t", 1): 7}, 90, 80)]),
+        ),
     ],
 )  # fmt: skip
 def test_an_answer_is_read_as_a_broker_writes_it(
@@ -250,6 +277,7 @@ def test_whatever_comes_is_read_or_refused(data: bytes) -> None:
         cluster_requests.read_list_reassignments,
         cluster_requests.read_describe_quorum,
         cluster_requests.read_list_groups,
+        cluster_requests.read_describe_log_dirs,
     ):
         with contextlib.suppress(MalformedAnswer):
             read(data)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
+from waylog.administration.log_access import LogAccess
 from waylog.cli import CommandError
-from waylog.console.common import security
 from waylog.kafka.connection.broker_connection import BrokerConnection, addresses
 from waylog.kafka.connection.properties import configured_properties
 from waylog.kafka.connection.security import ConnectionSecurity, connection_security
 from waylog.kafka.protocol import cluster_requests, requests
 from waylog.kafka.protocol.cluster_requests import (
     Answer,
+    LogDirectory,
     Members,
     Moving,
     Outcome,
@@ -134,6 +134,16 @@ class ClusterAdmin:
             )
         )
 
+    def log_directories(self) -> list[LogDirectory]:
+        """Return the folders of this broker, and what its logs take."""
+        return _value_of(
+            self._ask(
+                requests.DESCRIBE_LOG_DIRS,
+                cluster_requests.describe_log_dirs(),
+                cluster_requests.read_describe_log_dirs,
+            )
+        )
+
     def share_groups(self) -> dict[str, str]:
         """Return the states of the share groups that this broker coordinates, by name."""
         return _value_of(
@@ -164,7 +174,7 @@ def _value_of(answer: Answer[T]) -> T:
 
 @contextmanager
 def cluster_admin(
-    arguments: argparse.Namespace,
+    access: LogAccess,
     *,
     brokers: Sequence[Broker] = (),
     connect_s: float = _CONNECT_S,
@@ -177,10 +187,10 @@ def cluster_admin(
     `connect_s`. `find_lack` is called in a thread when an answer is late, and returns what the
     cluster lacks, or nothing. Raises OSError if no broker takes the connection, ConfigError.
     """
-    secured = connection_security(configured_properties() | security(arguments))
-    wanted = brokers or addresses(arguments.bootstrap_servers)
+    secured = connection_security(configured_properties() | dict(access.properties))
+    wanted = brokers or addresses(access.bootstrap_servers)
     with asyncio.Runner() as runner:
-        connection = runner.run(_connected(wanted, secured, connect_s))
+        connection = runner.run(_connected(wanted, access.client_id, secured, connect_s))
         try:
             yield ClusterAdmin(runner, connection, request_s, find_lack)
         finally:
@@ -188,14 +198,14 @@ def cluster_admin(
 
 
 async def _connected(
-    brokers: Sequence[Broker], secured: ConnectionSecurity, connect_s: float
+    brokers: Sequence[Broker], client_id: str, secured: ConnectionSecurity, connect_s: float
 ) -> BrokerConnection:
     failure: OSError = ConnectionError("no broker is named")
     for broker in brokers:
         try:
             async with asyncio.timeout(connect_s):
                 return await BrokerConnection.connect(
-                    asyncio.get_running_loop(), broker, "waylog-console", secured
+                    asyncio.get_running_loop(), broker, client_id, secured
                 )
         except OSError as error:
             failure = error

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-Place = tuple[str, int]
+from waylog.cli import CommandError
+from waylog.kafka.protocol.cluster_requests import PartitionState, Place
 
 
 def plan_moves(
@@ -34,6 +35,27 @@ def plan_moves(
     _level(chosen, load)
     _spread_leaders(chosen)
     return {place: each for place, each in chosen.items() if each != list(present[place])}
+
+
+def check_moves(
+    running: Iterable[int],
+    moves: Mapping[Place, Sequence[int]],
+    partitions: Mapping[Place, PartitionState],
+) -> None:
+    """Raise CommandError unless each replica is on a known broker, and no two on the same."""
+    present = set(running)
+    known = present.union(*(each.replicas for each in partitions.values()))
+    for (topic, index), replicas in moves.items():
+        named = ",".join(map(str, replicas))
+        if not replicas:
+            raise CommandError(f"{topic}:{index}: no broker is named")
+        if unknown := sorted(set(replicas) - known):
+            raise CommandError(
+                f"{topic}:{index}: there is no broker {','.join(map(str, unknown))}; running are "
+                f"{','.join(map(str, sorted(present)))}"
+            )
+        if len(set(replicas)) < len(replicas):
+            raise CommandError(f"{topic}:{index}: {named} names a broker twice")
 
 
 def _level(chosen: dict[Place, list[int]], load: dict[int, int]) -> None:

@@ -7,7 +7,6 @@ may list a broker as alive for some seconds after its death.
 
 from __future__ import annotations
 
-import argparse
 import threading
 import time
 from collections.abc import Callable, Collection
@@ -15,15 +14,15 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final
 
-from waylog.cli import CommandError
-from waylog.console.cluster_admin import (
+from waylog.administration.cluster_admin import (
     FAILURES,
     ClusterAdmin,
     ClusterError,
     cluster_admin,
     refusal,
 )
-from waylog.console.common import connect
+from waylog.administration.log_access import LogAccess, LogAway
+from waylog.cli import CommandError
 from waylog.kafka.connection.broker_connection import addresses
 from waylog.kafka.protocol.cluster_requests import Members, PartitionState, Place, Quorum
 from waylog.kafka.protocol.requests import Broker
@@ -39,8 +38,8 @@ _LATE_S: Final = 10.0
 class ClusterState:
     """The state learnt so far, filled by threads; None is not known."""
 
-    def __init__(self, arguments: argparse.Namespace) -> None:
-        self._arguments = arguments
+    def __init__(self, access: LogAccess) -> None:
+        self._access = access
         self._changed = threading.Condition()
         self.cluster: Members | None = None
         self.partitions: dict[Place, PartitionState] | None = None
@@ -68,7 +67,7 @@ class ClusterState:
     def _learn(self, timeout_s: float, late_s: float) -> None:
         began = time.monotonic()
         self._deadline = began + max(timeout_s, late_s)
-        for broker in addresses(self._arguments.bootstrap_servers):
+        for broker in addresses(self._access.bootstrap_servers):
             self._beside(self._ask, broker)
         # This check gives the best reason why no broker answers.
         self._beside(self._reach)
@@ -78,8 +77,8 @@ class ClusterState:
                 # On a busy machine a late answer is better than none.
                 self._wait(lambda: self.cluster is not None or self._refusal is not None)
             if self.cluster is None:
-                raise self._refusal or CommandError(
-                    f"no Kafka broker answers at {self._arguments.bootstrap_servers}"
+                raise self._refusal or LogAway(
+                    f"no Kafka broker answers at {self._access.bootstrap_servers}"
                     + (f": {refusal(self._error)}" if self._error is not None else "")
                 )
             brokers = {node: each.address for node, each in self.cluster.brokers.items()}
@@ -109,20 +108,18 @@ class ClusterState:
         deadline = self._deadline if until is None else until
         self._changed.wait_for(condition, max(0.0, deadline - time.monotonic()))
 
-    def _beside(self, work: Callable[..., None], *arguments: Any) -> None:
+    def _beside(self, work: Callable[..., None], *access: Any) -> None:
         # The command ends without waiting for threads that hang.
-        start_thread(
-            partial(self._attempt, work, *arguments), "cluster-state", may_end=lambda: True
-        )
+        start_thread(partial(self._attempt, work, *access), "cluster-state", may_end=lambda: True)
 
-    def _attempt(self, work: Callable[..., None], *arguments: Any) -> None:
+    def _attempt(self, work: Callable[..., None], *access: Any) -> None:
         """Do a thread's work. Whatever it meets is an outcome, told as one line if need be.
 
         A thread that outlives the command meets errors of the interpreter that ends: asyncio can
         start no thread any more to look up a name (RuntimeError).
         """
         try:
-            work(*arguments)
+            work(*access)
         except Exception as error:
             self._error = error
 
@@ -135,7 +132,7 @@ class ClusterState:
 
     def _reach(self) -> None:
         try:
-            connect(self._arguments)
+            self._access.connect()
         except CommandError as error:
             with self._changed:
                 self._refusal = error
@@ -173,7 +170,7 @@ class ClusterState:
 
     def _admin(self, broker: Broker) -> AbstractContextManager[ClusterAdmin]:
         return cluster_admin(
-            self._arguments, brokers=[broker], connect_s=_CONNECT_S, request_s=_REQUEST_S
+            self._access, brokers=[broker], connect_s=_CONNECT_S, request_s=_REQUEST_S
         )
 
 

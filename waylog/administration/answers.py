@@ -3,23 +3,22 @@
 A client library tries again for a minute where no majority of the controllers or no leader is left,
 and then says only that time is up. Here all brokers are asked after a few seconds. If something is
 missing the command ends with a line that names it; if nothing is, the machine may just be slow,
-and the command goes on waiting. The limits of all requests of the console are here.
+and the command goes on waiting. The limits of all requests of the tools for a log are here.
 """
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from typing import Final, NamedTuple, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
 
+from waylog.administration.cluster_admin import LATE_S, REQUEST_S
+from waylog.administration.cluster_state import ClusterState, effective
+from waylog.administration.log_access import LogAccess, LogAway
 from waylog.cli import CommandError
-from waylog.console.cluster_admin import LATE_S, REQUEST_S
-from waylog.console.cluster_state import ClusterState, effective
-from waylog.console.common import parse_time
 from waylog.kafka.protocol.cluster_requests import Place
 
 T = TypeVar("T")
@@ -29,9 +28,6 @@ _LEARN_S: Final = 3.0
 _PLACES_MAX: Final = 3
 #: So often is an answer late before a missing broker or leader is a reason to give up.
 _CERTAIN: Final = 2
-#: The digits an offset may have: thirteen are a time in milliseconds, and an offset that large
-#: would take centuries to reach.
-_OFFSET_DIGITS_MAX: Final = 12
 
 _TIMED_OUT: Final = frozenset(
     {KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE, KafkaError._MSG_TIMED_OUT}
@@ -104,9 +100,9 @@ def _named(places: list[Place]) -> str:
     return f"{names} and {more} more" if more > 0 else names
 
 
-def find_lack(arguments: argparse.Namespace, topics: Collection[str] | None = None) -> Lack:
+def find_lack(access: LogAccess, topics: Collection[str] | None = None) -> Lack:
     """Ask all brokers what is missing, for a few seconds; `topics` None stands for all."""
-    state = ClusterState(arguments)
+    state = ClusterState(access)
     try:
         state.learn(_LEARN_S, late_s=_LEARN_S)
     except CommandError as error:
@@ -134,9 +130,7 @@ def find_lack(arguments: argparse.Namespace, topics: Collection[str] | None = No
     )
 
 
-def result_of(
-    arguments: argparse.Namespace, future: Future[T], topics: Collection[str] | None = ()
-) -> T:
+def result_of(access: LogAccess, future: Future[T], topics: Collection[str] | None = ()) -> T:
     """Return the result of a request; raises KafkaException.
 
     Raises CommandError if the answer is late and the cluster lacks something.
@@ -148,17 +142,17 @@ def result_of(
             return future.result(LATE_S)
         except TimeoutError:
             late += 1
-            _raise_lack(arguments, topics, late)
+            _raise_lack(access, topics, late)
             if time.monotonic() >= deadline:
-                raise CommandError("the cluster does not answer in time") from None
+                raise LogAway("the cluster does not answer in time") from None
         except KafkaException as error:
             if _code(error) in _OF_ABSENCE:
-                _raise_lack(arguments, topics, _CERTAIN)
+                _raise_lack(access, topics, _CERTAIN)
             raise
 
 
 def answer_to(
-    arguments: argparse.Namespace, ask: Callable[[float], T], topics: Collection[str] | None = ()
+    access: LogAccess, ask: Callable[[float], T], topics: Collection[str] | None = ()
 ) -> T:
     """Return what `ask` returns, which takes the seconds that it may wait; raises KafkaException.
 
@@ -172,7 +166,7 @@ def answer_to(
         except KafkaException as error:
             late += 1
             if _code(error) in _OF_ABSENCE:
-                _raise_lack(arguments, topics, late)
+                _raise_lack(access, topics, late)
             if _code(error) not in _TIMED_OUT or time.monotonic() >= deadline:
                 raise
 
@@ -182,18 +176,19 @@ def _code(error: KafkaException) -> int:
     return cause.code() if isinstance(cause, KafkaError) else 0
 
 
-def _raise_lack(arguments: argparse.Namespace, topics: Collection[str] | None, late: int) -> None:
+def _raise_lack(access: LogAccess, topics: Collection[str] | None, late: int) -> None:
     """Raise CommandError for what is missing; `late`: how often an answer has been late by now."""
-    lack = find_lack(arguments, topics)
+    lack = find_lack(access, topics)
     if lack.ends_wait(late):
-        raise CommandError(lack.text())
+        raise LogAway(lack.text())
 
 
 class Silence:
     """Notices that nothing comes, and at growing distances asks what is missing."""
 
-    def __init__(self, arguments: argparse.Namespace) -> None:
-        self._arguments = arguments
+    def __init__(self, access: LogAccess, topic: str) -> None:
+        self._access = access
+        self._topic = topic
         self._wait_s = LATE_S
         self._late = 0
         self._since = time.monotonic()
@@ -211,59 +206,10 @@ class Silence:
         """
         if time.monotonic() - self._since < self._wait_s:
             return
-        lack = find_lack(self._arguments, (self._arguments.topic,))
+        lack = find_lack(self._access, (self._topic,))
         self._late += 1
         may_pass = lack.leaderless or (brokers_matter and lack.silent)
         if lack.is_lasting or (may_pass and self._late >= _CERTAIN):
-            raise CommandError(lack.text())
+            raise LogAway(lack.text())
         self._wait_s = LATE_S * 2 ** (self._late - 1)
         self._since = time.monotonic()
-
-
-def watermarks(
-    arguments: argparse.Namespace, consumer: Consumer, topic: str, partition: int
-) -> tuple[int, int]:
-    """Return a partition's first offset and its end; raises KafkaException and CommandError."""
-    place = TopicPartition(topic, partition)
-
-    def ask(seconds: float) -> tuple[int, int]:
-        low, high = consumer.get_watermark_offsets(place, timeout=seconds)
-        return low, high
-
-    return answer_to(arguments, ask, (topic,))
-
-
-def offset_at(
-    arguments: argparse.Namespace, consumer: Consumer, topic: str, partition: int, time_ms: int
-) -> int:
-    """Return the first offset at or after a time, -1 if there is none.
-
-    Raises KafkaException and CommandError.
-    """
-    asked = [TopicPartition(topic, partition, time_ms)]
-    found: int = answer_to(
-        arguments, lambda seconds: consumer.offsets_for_times(asked, timeout=seconds), (topic,)
-    )[0].offset
-    return found
-
-
-def is_offset(where: str) -> bool:
-    """Return whether a text as in `WHERE_HELP` is an offset; longer numbers are times."""
-    return where.isdigit() and len(where) <= _OFFSET_DIGITS_MAX
-
-
-def find_offset(
-    arguments: argparse.Namespace, consumer: Consumer, topic: str, partition: int, where: str
-) -> int:
-    """Return the offset for a text as in `WHERE_HELP`; raises KafkaException and CommandError."""
-    low, high = watermarks(arguments, consumer, topic, partition)
-    if where in {"beginning", "earliest"}:
-        return low
-    if where in {"end", "latest"}:
-        return high
-    if where.startswith("-") and where[1:].isdigit():
-        return max(low, high - int(where[1:]))
-    if is_offset(where):
-        return min(max(int(where), low), high)
-    found = offset_at(arguments, consumer, topic, partition, parse_time(where))
-    return found if found >= 0 else high

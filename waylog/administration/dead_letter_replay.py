@@ -7,7 +7,6 @@ since several programs may have refused the same record.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
@@ -15,10 +14,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message
 
+from waylog.administration.log_access import LogAccess, partitions_of
+from waylog.administration.offsets import watermarks
+from waylog.administration.range_reading import open_log, read_ranges
 from waylog.cli import CommandError
-from waylog.console.answers import watermarks
-from waylog.console.common import open_consumer, partitions_of, security
-from waylog.console.range_reading import open_log, read_ranges
 from waylog.kafka.clients import LogUnreachable, ensure_topics, producer_config
 from waylog.kafka.dead_letters import REPLAYED, DeadLetter, RecordPlace
 from waylog.kafka.errors import error_text, forbidden_kind, forbidden_text
@@ -64,13 +63,25 @@ class _Sent(msgspec.Struct):
 
 
 class Replay:
-    """One run of `waylog dead-letters replay`."""
+    """One replay of dead letters."""
 
-    def __init__(self, arguments: argparse.Namespace) -> None:
-        self._arguments = arguments
-        self._is_dry: bool = arguments.dry_run
-        self._to: str | None = arguments.to
-        self._keys = shared_key_ring(arguments.bootstrap_servers)
+    def __init__(
+        self,
+        access: LogAccess,
+        *,
+        to: str | None = None,
+        again: bool = False,
+        is_dry: bool = False,
+    ) -> None:
+        """`to` is a topic instead of those that the letters come from.
+
+        With `again` those are sent, too, that were sent before; with `is_dry` nothing is.
+        """
+        self._access = access
+        self._to = to
+        self._again = again
+        self._is_dry = is_dry
+        self._keys = shared_key_ring(access.bootstrap_servers)
         self._topics: dict[str, bool] = {}  # whether a topic exists
         self._producer: LibrdkafkaProducer | None = None
 
@@ -103,9 +114,9 @@ class Replay:
     def _create_notes(self) -> None:
         try:
             ensure_topics(
-                self._arguments.bootstrap_servers,
+                self._access.bootstrap_servers,
                 [DEAD_LETTER_REPLAY_TOPIC],
-                security=security(self._arguments),
+                security=self._access.properties,
             )
         except LogUnreachable as error:
             raise CommandError(str(error)) from None
@@ -113,12 +124,12 @@ class Replay:
     def _open(self) -> LibrdkafkaProducer:
         producer = LibrdkafkaProducer(
             producer_config(
-                self._arguments.bootstrap_servers,
-                "waylog-console",
+                self._access.bootstrap_servers,
+                self._access.client_id,
                 transactional_id=_TRANSACTIONAL_ID,
                 linger_ms=5,
             )
-            | security(self._arguments)
+            | dict(self._access.properties)
         )
         try:
             producer.init_transactions(_TIMEOUT_S)
@@ -130,25 +141,25 @@ class Replay:
         return producer
 
     def _sent_before(self) -> set[str]:
-        if self._arguments.again:
+        if self._again:
             return set()
         name = DEAD_LETTER_REPLAY_TOPIC.name
-        log = open_log(self._arguments)
+        log = open_log(self._access)
         try:
             if not self._exists(name):
                 return set()
             ranges = {
-                partition: Range(*watermarks(self._arguments, log.consumer, name, partition))
+                partition: Range(*watermarks(self._access, log.consumer, name, partition))
                 for partition in partitions_of(log.consumer, name)
             }
-            notes = read_ranges(self._arguments, log, name, ranges)
+            notes = read_ranges(self._access, log, name, ranges)
             return {(note.key() or b"").decode("utf-8", "replace") for note in notes}
         finally:
             log.close()
 
     def _exists(self, topic: str) -> bool:
         if topic not in self._topics:
-            consumer = open_consumer(self._arguments)
+            consumer = self._access.open_consumer()
             try:
                 partitions_of(consumer, topic)
             except CommandError:

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waylog.console.placement import plan_moves
+from waylog.administration.placement import plan_moves
 
 
 def test_what_is_spread_evenly_stays() -> None:

@@ -2,39 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.contract.broker_process import BrokerProcess
-from tests.forked_commands import ForkedCommands
-from tests.waylog.console.terminal import Terminal
+from waylog.administration import cluster_state
+from waylog.administration.cluster_state import ClusterState, effective
+from waylog.administration.log_access import LogAccess
 from waylog.cli import CommandError
-from waylog.console import cluster_state
-from waylog.console.cluster_state import ClusterState, effective
 from waylog.kafka.protocol.cluster_requests import PartitionState
-
-
-def test_a_name_that_is_none_is_told_in_one_line_and_costs_no_other_broker(
-    tmp_path: Path, commands: ForkedCommands
-) -> None:
-    too_long = f"{'a' * 70}.example:9092"
-    for name in ("a..b:9092", too_long):
-        said = Terminal(name, commands).run("cluster", "describe", status=1)
-        assert len(said.splitlines()) == 1
-        assert "cannot be resolved (no name of a host)" in said
-    broker = BrokerProcess(tmp_path)
-    both = Terminal(f"a..b:9092,{broker.start()}", commands)
-    try:
-        assert "1 brokers, 0 partitions" in both.run("cluster", "describe")
-        assert "every partition is led" in both.run("cluster", "elect")
-    finally:
-        broker.stop()
 
 
 def test_what_a_thread_meets_while_the_interpreter_ends_is_no_traceback(
@@ -53,11 +32,9 @@ def test_what_a_thread_meets_while_the_interpreter_ends_is_no_traceback(
     monkeypatch.setattr(threading, "excepthook", unhandled.append)
     monkeypatch.setattr(cluster_state, "cluster_admin", admin)
     monkeypatch.setattr(cluster_state, "_LATE_S", 0.5)
-    arguments = argparse.Namespace(
-        bootstrap_servers="127.0.0.1:1,127.0.0.1:2", command_config=None, properties=[]
-    )
+    access = LogAccess("127.0.0.1:1,127.0.0.1:2")
     with pytest.raises(CommandError, match=r"no Kafka broker answers at 127\.0\.0\.1:1"):
-        ClusterState(arguments).learn(0.5)
+        ClusterState(access).learn(0.5)
     assert len(threads) == 2
     for thread in threads:
         thread.join(60)

@@ -1,0 +1,1 @@
+"""Routes by which administrators operate the platform."""

@@ -1,0 +1,1 @@
+"""What administrators see of the log and the platform, and change of it."""

@@ -1,0 +1,39 @@
+"""What tests write into the log, behind the gateway's back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from waylog.kafka.clients import client_config, consumer_config, producer_config
+
+
+class Log:
+    """A log whose topics and groups tests make as they like."""
+
+    def __init__(self, servers: str) -> None:
+        self.servers = servers
+        self.admin = AdminClient(client_config(servers, "test"))
+
+    def create(self, name: str, partitions: int = 1) -> None:
+        self.admin.create_topics([NewTopic(name, partitions)])[name].result(60)
+
+    def write(self, topic: str, *records: dict[str, Any]) -> None:
+        producer = Producer(producer_config(self.servers, "test", linger_ms=0))
+        for each in records:
+            producer.produce(topic, **each)
+        assert producer.flush(60) == 0
+
+    def take(self, group: str, topic: str, count: int) -> Consumer:
+        """Read records as a member of a group, and commit; the member stays."""
+        consumer = Consumer(consumer_config(self.servers, "test", group))
+        consumer.subscribe([topic])
+        taken = 0
+        while taken < count:
+            message = consumer.poll(60)
+            assert message is not None and message.error() is None
+            consumer.commit(message=message, asynchronous=False)
+            taken += 1
+        return consumer
