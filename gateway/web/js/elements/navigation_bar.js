@@ -4,8 +4,6 @@ import { make } from "../dom.js";
 
 /** @import { ViewName } from "../navigation.js" */
 
-const FEW = 5;
-
 export class NavigationBar extends HTMLElement {
   /** Events: `choose` (detail: a view's name). */
   /** @type {Map<ViewName, HTMLAnchorElement>} */
@@ -33,8 +31,6 @@ export class NavigationBar extends HTMLElement {
   offer(name, offered) {
     const link = this.links.get(name);
     if (link) link.hidden = !offered;
-    // Beyond five there is no room for words beside their icons.
-    this.dataset.many = String([...this.links.values()].filter((each) => !each.hidden).length > FEW);
   }
 
   /** @param {ViewName} chosen */
