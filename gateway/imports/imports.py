@@ -125,13 +125,15 @@ class Imports:
         """Erase what an import has brought, and remove it. Raises ImportRefused, OSError."""
         found = await self._stopped(found)
         if found.has_begun_to_store:
+            # What comes from now on is none of the import's, and is not erased with it.
+            before_ms = now_ms()
             refusal = undo_refusal(found) or await self._others(found)
             if refusal is not None:
                 raise ImportRefused(409, refusal)
             device = found.full_device
             try:
                 await asyncio.to_thread(
-                    append_erasures, self._bootstrap_servers, [device], now_ms()
+                    append_erasures, self._bootstrap_servers, [device], before_ms
                 )
             except LogUnreachable as error:
                 raise ImportRefused(503, f"the log does not answer: {error}") from error

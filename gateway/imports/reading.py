@@ -17,6 +17,7 @@ from typing import Final
 from gateway.formats import Context, positions
 from gateway.imports.records import SOURCE, ImportedFile, ReadingPlan, ReadingProgress
 from waylog.cli import CommandError
+from waylog.history.plausible_times import IMPLAUSIBLE, is_plausible_time
 from waylog.messages import Fix
 from waylog.observability.telemetry import now_ms
 from waylog.replay.player import read_file
@@ -100,14 +101,18 @@ class Reading:
         parsed = positions.parse(body, Context(user=user, device=device, received=now_ms()))
         for rejected in parsed.rejected:
             self._refused[rejected.reason[:_TEXT_CHARACTERS_MAX]] += 1
+        fixes = [fix for fix in parsed.fixes if is_plausible_time(fix.time, fix.received)]
+        if len(fixes) < len(parsed.fixes):
+            # The log would take them, and the history would not.
+            self._refused[IMPLAUSIBLE] += len(parsed.fixes) - len(fixes)
         self.progress.refused = _bounded(self._refused)
-        for fix in parsed.fixes:
+        for fix in fixes:
             fix.source = SOURCE
-        if parsed.fixes:
+        if fixes:
             if self.progress.first is None:
-                self.progress.first = parsed.fixes[0].time
-            self.progress.last = parsed.fixes[-1].time
-        return parsed.fixes
+                self.progress.first = fixes[0].time
+            self.progress.last = fixes[-1].time
+        return fixes
 
     def _count(self, size: int) -> None:
         self.progress.read_bytes += size

@@ -107,7 +107,8 @@ def shown(found: Import, received: Sequence[int]) -> dict[str, Any]:
             }
             for file, size in zip(found.files, received, strict=True)
         ],
-        "read_bytes": found.read_bytes,
+        # Formats that are looked at before they are read are counted twice, or more often.
+        "read_bytes": min(found.read_bytes, found.of_bytes) if found.of_bytes else found.read_bytes,
         "of_bytes": found.of_bytes or None,
         "found": found.found,
         "stored": found.stored,

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from waylog.history.plausible_times import IMPLAUSIBLE, is_plausible_time
 from waylog.history.row_layout import DATE, FIX_FIELDS, HISTORY_SCHEMA
 
 # The times that a calendar date can represent: the years 1 to 9999.
@@ -60,12 +61,6 @@ DICTIONARY: Final = (
 _decode: Final[Callable[[bytes], StoredFix]] = msgspec.json.Decoder(StoredFix).decode
 
 
-# The epoch of GPS, 1980-01-06: an earlier time comes from a clock that was not set.
-_PLAUSIBLE_MIN_MS: Final = 315_964_800_000
-# An error larger than this cannot come from a wrong time zone.
-_FUTURE_MAX_MS: Final = 2 * DAY_MS
-
-
 _MEMBERS: Final = [attrgetter(field.name) for field in FIX_FIELDS[:-1]]
 
 
@@ -96,25 +91,15 @@ def decode_records(
     for record in records:
         try:
             fix = _decode(record.value)  # type: ignore[arg-type]
-            if _is_plausible(fix):
+            if is_plausible_time(fix.time, fix.received):
                 fixes.append(fix)
                 offsets.append(record.offset)
             else:
-                reason = (
-                    "implausible time: before 1980, or more than two days after it was received"
-                )
-                unreadable.append(Unreadable(record.offset, record.key, record.value, reason))
+                unreadable.append(Unreadable(record.offset, record.key, record.value, IMPLAUSIBLE))
         except Exception as error:  # no record in the log may stop the history
             reason = "no value" if record.value is None else f"not a fix: {error}"
             unreadable.append(Unreadable(record.offset, record.key, record.value, reason))
     return _rows(partition, fixes, offsets), unreadable
-
-
-def _is_plausible(fix: StoredFix) -> bool:
-    """Return whether the time is plausible; an implausible `received` is not used to judge it."""
-    return fix.time >= _PLAUSIBLE_MIN_MS and not (
-        fix.time > fix.received + _FUTURE_MAX_MS and fix.received >= _PLAUSIBLE_MIN_MS
-    )
 
 
 def _rows(partition: int, fixes: list[StoredFix], offsets: list[int]) -> pa.RecordBatch:

@@ -45,6 +45,7 @@ async def test_files_become_fixes_of_a_device_named_after_them(gateway: Gateway)
         found = await imported(client, files)
         assert found["device"] == "ada/Strava"
         assert (found["state"], found["found"], found["stored"]) == ("done", 451, 451)
+        assert 0 < found["read_bytes"] <= found["of_bytes"]
         ride, rest = found["files"]
         assert (ride["fixes"], ride["skipped"], ride["damage"]) == (450, {}, [])
         assert rest["fixes"] == 1

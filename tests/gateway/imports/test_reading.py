@@ -95,6 +95,15 @@ def test_the_order_is_that_of_time_and_what_sending_refuses_is_counted(tmp_path:
     assert progress.of_bytes == len(late) + len(early) <= progress.read_bytes
 
 
+def test_times_that_the_history_would_not_keep_are_refused(tmp_path: Path) -> None:
+    lines = (f"47.2,9.6,{year}-05-31T00:00:00Z" for year in (1970, 2020, 2199))
+    found = read(tmp_path, {"a.csv": "\n".join(("lat,lon,time", *lines)).encode()})
+    assert len(found.fixes) == 1
+    (reason, count), *more = found.progress.refused.items()
+    assert (count, more) == (2, []) and "implausible time" in reason
+    assert found.progress.first == found.progress.last == found.fixes[0].time
+
+
 def test_a_bomb_ends_at_the_bound(tmp_path: Path) -> None:
     packed = gzip.compress(gpx(1)[:-25] + b" " * (40 * MIB))
     assert len(packed) < MIB // 10

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Annotated, Final, TypeVar
 
@@ -43,6 +43,8 @@ _TOPIC: Final = f"{_TOPICS}/{{topic}}"
 _NUMBER_MAX: Final = 2**31 - 1
 _OFFSET_MAX: Final = 2**62
 _TEXT_CHARACTERS_MAX: Final = 200
+#: Of the platform's own topics: a day, and a GiB of each partition.
+_RETENTION_MIN: Final = {"retention.ms": 86_400_000, "retention.bytes": 1 << 30}
 
 _Partitions = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
 _Replicas = Annotated[int, msgspec.Meta(ge=1, le=1_000)]
@@ -155,6 +157,8 @@ class TopicRoutes:
         if body.partitions is not None and owner_of_topic(topic) == "platform":
             # The same device has to stay in the partition of the same number of each topic.
             raise Refused(409, f"the platform relies on the partitions of topic {topic}")
+        if owner_of_topic(topic) == "platform":
+            _refuse_forgetting(topic, body.settings)
         if not body.settings and not body.defaults and body.partitions is None:
             raise Refused(400, "nothing to change: settings, defaults or partitions")
         if not body.dry_run:
@@ -273,6 +277,20 @@ class TopicRoutes:
         where = f"to brokers {_listed(body.brokers)}" if body.brokers else "to chosen brokers"
         what = f"cancel moves of topic {topic}" if body.cancel else f"move topic {topic} {where}"
         return json_answer(await self._perhaps_changed(identity, body.dry_run, what, change))
+
+
+def _refuse_forgetting(topic: str, settings: Mapping[str, str]) -> None:
+    """Refuse settings with which the platform would soon forget what it has. Raises Refused."""
+    if "cleanup.policy" in settings:
+        raise Refused(409, f"the platform relies on the cleanup.policy of topic {topic}")
+    for name, least in _RETENTION_MIN.items():
+        text = settings.get(name, "").strip()
+        if text.isdecimal() and int(text) < least:
+            raise Refused(
+                409,
+                f"{name}={text} would soon delete what topic {topic} of the platform has: {least} "
+                "at least, or -1 for no bound",
+            )
 
 
 def _refuse_kafkas(topic: str) -> None:
