@@ -154,12 +154,15 @@ async def test_what_the_platform_and_the_log_rely_on_stays(admin: aiohttp.Client
     assert "platform" in refusal["error"]
     grown = {"partitions": 9, "confirm": LOCATION}
     await sent(admin, "PATCH", f"topics/{LOCATION}", grown, 409)
-    for forgets in ({"retention.ms": "1"}, {"retention.bytes": "5"}, {"cleanup.policy": "compact"}):
+    forgetting = ({"retention.ms": "+1"}, {"retention.bytes": "5"}, {"cleanup.policy": "compact"})
+    for forgets in forgetting:
         body = {"settings": forgets, "confirm": LOCATION}
         assert (
             next(iter(forgets))
             in (await sent(admin, "PATCH", f"topics/{LOCATION}", body, 409))["error"]
         )
+    policy = {"defaults": ["cleanup.policy"], "confirm": LOCATION}
+    await sent(admin, "PATCH", f"topics/{LOCATION}", policy, 409)
     longer = {"settings": {"retention.ms": "-1"}, "confirm": LOCATION, "dry_run": True}
     await sent(admin, "PATCH", f"topics/{LOCATION}", longer)
     own = "__consumer_offsets"

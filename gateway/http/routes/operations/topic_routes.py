@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Annotated, Final, TypeVar
 
@@ -158,7 +158,7 @@ class TopicRoutes:
             # The same device has to stay in the partition of the same number of each topic.
             raise Refused(409, f"the platform relies on the partitions of topic {topic}")
         if owner_of_topic(topic) == "platform":
-            _refuse_forgetting(topic, body.settings)
+            _refuse_forgetting(topic, body.settings, body.defaults)
         if not body.settings and not body.defaults and body.partitions is None:
             raise Refused(400, "nothing to change: settings, defaults or partitions")
         if not body.dry_run:
@@ -279,16 +279,19 @@ class TopicRoutes:
         return json_answer(await self._perhaps_changed(identity, body.dry_run, what, change))
 
 
-def _refuse_forgetting(topic: str, settings: Mapping[str, str]) -> None:
+def _refuse_forgetting(topic: str, settings: Mapping[str, str], defaults: Iterable[str]) -> None:
     """Refuse settings with which the platform would soon forget what it has. Raises Refused."""
-    if "cleanup.policy" in settings:
+    if "cleanup.policy" in (*settings, *defaults):
         raise Refused(409, f"the platform relies on the cleanup.policy of topic {topic}")
     for name, least in _RETENTION_MIN.items():
-        text = settings.get(name, "").strip()
-        if text.isdecimal() and int(text) < least:
+        try:
+            value = int(settings.get(name, "-1"))
+        except ValueError:
+            continue  # the log says what is wrong with it
+        if 0 <= value < least:
             raise Refused(
                 409,
-                f"{name}={text} would soon delete what topic {topic} of the platform has: {least} "
+                f"{name}={value} would soon delete what topic {topic} of the platform has: {least} "
                 "at least, or -1 for no bound",
             )
 
