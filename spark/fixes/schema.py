@@ -134,6 +134,21 @@ _MIX: Final = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 _ID_LENGTH: Final = 24
 
 
+def fix_hashes(rows: pa.Table) -> NDArray[np.uint64]:
+    """Return a 64-bit hash of each row's device and id, the same in every process and version.
+
+    An id is its device's alone: another device may have sent the same one, as an import of
+    exported fixes does.
+    """
+    if rows.num_rows == 0:
+        return np.empty(0, np.uint64)
+    devices = rows["device"].combine_chunks().dictionary_encode()
+    names = np.array([_text_hash(name) for name in devices.dictionary.to_pylist()], np.uint64)
+    hashes: NDArray[np.uint64] = id_hashes(rows["id"].combine_chunks())
+    hashes ^= names[devices.indices.to_numpy()]
+    return hashes
+
+
 def id_hashes(ids: pa.Array) -> NDArray[np.uint64]:
     """Return a 64-bit hash of each id, the same in every process and version."""
     count = len(ids)
@@ -166,4 +181,8 @@ def _odd_hash(identity: str) -> int:
         # Must agree with the vectorised computation, whatever other ids are in the batch.
         words = np.frombuffer(encoded, "<u8")
         return int(_mix(words[0:1], words[1:2], words[2:3])[0])
-    return int.from_bytes(hashlib.blake2b(encoded, digest_size=8).digest(), "little")
+    return _text_hash(identity)
+
+
+def _text_hash(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")

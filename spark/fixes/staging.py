@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark.fixes.schema import DAY_MS, DICTIONARY, date_text, id_hashes
+from spark.fixes.schema import DAY_MS, DICTIONARY, date_text, fix_hashes
 from waylog.history.file_names import OffsetSpan, landed_path
 from waylog.history.history_reader import erased_before
 from waylog.history.row_layout import HISTORY_SCHEMA, to_rows, to_stored
@@ -60,7 +60,7 @@ class StagedFile(NamedTuple):
     first: int  # start of the range that was read; the rows lie within
     last: int  # end of the range, inclusive
     offsets: bytes  # int64 of each row, ascending
-    hashes: bytes  # uint64 hash of each row's id
+    hashes: bytes  # uint64 hash of each row's device and id
 
     @property
     def final_path(self) -> str:
@@ -151,7 +151,7 @@ def _write(
                 first,
                 last,
                 rows["kafka_offset"].to_numpy().tobytes(),
-                id_hashes(rows["id"].combine_chunks()).tobytes(),
+                fix_hashes(rows).tobytes(),
             )
         )
     yield pa.RecordBatch.from_pylist([file._asdict() for file in landed], schema=STAGED_SCHEMA)

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark.fixes.recent_ids import RecentIds
-from spark.fixes.schema import id_hashes
+from spark.fixes.schema import fix_hashes
 from spark.fixes.staging import FOLDER, PARQUET_OPTIONS, StagedFile, rewrite_landed
 from waylog.history.history_reader import HistoryReader, erased_before
 from waylog.history.row_layout import HISTORY_SCHEMA
@@ -186,9 +186,9 @@ class HistoryFiles:
                 self._storage.delete(file.path)
 
     def _read_ids(self, file: _Covered) -> pa.Table:
-        """Return the ids and offsets of the rows in a range."""
+        """Return the ids, devices and offsets of the rows in a range."""
         tables = [
-            self._storage.read_parquet(path, ["id", "kafka_partition", "kafka_offset"])
+            self._storage.read_parquet(path, ["id", "device", "kafka_partition", "kafka_offset"])
             for path in file.paths
         ]
         table = pa.concat_tables(tables) if tables else HISTORY_SCHEMA.empty_table()
@@ -215,7 +215,7 @@ class HistoryFiles:
             own = table["kafka_offset"].to_numpy()
             earlier = own < before
             offsets.append(own[earlier])
-            hashes.append(id_hashes(table["id"].combine_chunks())[earlier])
+            hashes.append(fix_hashes(table)[earlier])
             count += len(offsets[-1])
         if not count:
             return RecentIds(limit, np.empty(0, np.uint64))

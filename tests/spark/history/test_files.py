@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark.fixes import staging as landing
-from spark.fixes.schema import DAY_MS, id_hashes
+from spark.fixes.schema import DAY_MS, fix_hashes
 from spark.fixes.staging import FOLDER, StagedFile, land
 from spark.history.files import HistoryFiles
 from waylog.config import ConfigError
@@ -153,8 +153,27 @@ def test_a_window_rebuilt_from_files_forgets_what_the_running_one_has_forgotten(
             again.open()
         assert len(again._windows.get(0) or again._rebuild(0, 20)) == 5
         window = again._windows.get(0) or again._rebuild(0, 20)
-        hashes = id_hashes(batch_of(rows, 0)["id"])
+        hashes = fix_hashes(pa.Table.from_batches([batch_of(rows, 0)]))
         assert window.repeated(hashes[20:]).tolist() == [False, True, True]
+
+
+def test_an_id_that_another_device_has_sent_is_no_repetition(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path))
+    names = ["u/d", "u/import", "u/d", "v/import", "u/import"]
+    for first in (0, 2):  # the second batch meets a window that is rebuilt from files
+        rows = batch_of([(7, 0)] * 5, 0)
+        rows = rows.set_column(1, HISTORY_SCHEMA.field("device"), pa.array(names))
+        files = HistoryFiles(storage)
+        files.open()
+        part = rows.slice(first, 2 if first == 0 else 3)
+        landed = [
+            StagedFile(**row)
+            for batch in land([part], storage, first, first + part.num_rows)
+            for row in batch.to_pylist()
+        ]
+        files.commit(landed)
+    table = ds.dataset(tmp_path, format="parquet").to_table(["device"])
+    assert sorted(table["device"].to_pylist()) == ["u/d", "u/import", "v/import"]
 
 
 def test_records_that_retention_took_between_two_attempts_stay_in_the_history(
