@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient
 from tests.closed_consumers import observed_consumers
 from tests.consumers.running import await_condition
 from tests.contract.broker_process import BrokerProcess
+from waylog.administration import log_access
 from waylog.cli import main
-from waylog.console import common
 from waylog.kafka.clients import consumer_config, ensure_topics, producer_config
 from waylog.kafka.group_membership import leave_group
 from waylog.kafka.topics import Topic
@@ -129,7 +129,7 @@ def test_a_console_that_reads_for_a_group_leaves_it_before_it_closes(
     servers: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     observed = observed_consumers()
-    monkeypatch.setattr(common, "Consumer", observed)
+    monkeypatch.setattr(log_access, "Consumer", observed)
     producer = Producer(producer_config(servers, "test"))
     producer.produce(topic, b"a", partition=0)
     assert producer.flush(60) == 0
