@@ -33,11 +33,14 @@ _ROWS_MAX: Final = 10_000_000
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]")
 _STEM_CHARACTERS_MAX: Final = 80
 _README: Final = """\
-All that the platform has of user {user}, of {time} (UTC).
+Positions and settings of user {user}, of {time} (UTC).
 
 fixes/      one file for each device, with all that is known of each position
 visits/, trips/, places/      what the platform has made of them
 *.json      the account: friends, zones, alerts, forwardings (without secrets)
+
+Not in here: events and messages that were refused, which the log has for some weeks; sessions,
+passkeys, secrets and browsers with notices; the list of imports.
 
 `waylog replay` and the page's import read the files in fixes/.
 """

@@ -30,7 +30,7 @@ Moment = datetime | date | str
 
 _EARLIEST_MS: Final = -(1 << 62)
 _LATEST_MS: Final = 1 << 62
-_ATTEMPTS: Final = 3
+_ATTEMPTS: Final = 10
 
 
 class HistoryTable:

@@ -104,6 +104,7 @@ async def test_each_format_has_the_history_and_what_is_new(
         repeated = expected[500]
         await send(client, device="phone", lat=repeated.lat, lon=repeated.lon, time=repeated.time)
         assert await taken(client, "device=phone&format=csv") == before
+        assert await taken(client, "device=phone&device=u1/phone&format=csv") == before
 
 
 async def test_a_period_is_exact(gateway: Gateway, owner: Login, tmp_path: Path) -> None:

@@ -50,7 +50,8 @@ class ExportRoutes:
         name = request.query.get("format", "geojson")
         if name not in FORMATS:
             raise Refused(400, f"format must be one of {', '.join(FORMATS)}")
-        devices = [_device(text, user) for text in request.query.getall("device", ())]
+        asked = [_device(text, user) for text in request.query.getall("device", ())]
+        devices = list(dict.fromkeys(asked))
         question = ExportQuestion(
             user=user,
             devices=devices,
