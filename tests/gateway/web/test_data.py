@@ -230,7 +230,6 @@ async def test_positions_are_sent_on_and_no_secret_is_shown_again(
     await expect(form.get_by_text("Identifiers there")).to_be_visible()
     await form.get_by_label("Server").select_option("mqtt")
     await expect(form.get_by_label("Token")).to_be_hidden()
-    await pictures(page, "forward-form")
     await form.get_by_label("Name for you").fill(HOSTILE_NAME)
     await form.get_by_label("Address").fill("mqtts://mqtt.example.org/secret-topic+")
     await form.get_by_label("User", exact=True).fill("me")
@@ -254,6 +253,8 @@ async def test_positions_are_sent_on_and_no_secret_is_shown_again(
     await own.get_by_role("button", name="End").click()
     await page.get_by_role("dialog").get_by_role("button", name="End").click()
     await expect(own).to_have_count(0)
+    await page.get_by_role("button", name="Send my positions also to").click()
+    await pictures(page, "forward-form")
 
 
 async def test_nothing_complains_and_nothing_ran(visit: Visit) -> None:
