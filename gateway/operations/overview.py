@@ -23,6 +23,7 @@ from gateway.views.address_view import AddressView
 from gateway.views.location_view import LocationView
 from waylog.administration.extents import partition_ends
 from waylog.cli import CommandError
+from waylog.history.newest_file import newest_file_ms
 from waylog.kafka.errors import error_text
 from waylog.kafka.protocol.cluster_requests import Place
 from waylog.kafka.topics import ADDRESS, LOCATION
@@ -43,8 +44,6 @@ _TIMED_MAX: Final = 500
 _TIMED_EVERY_S: Final = 0.05
 _TIMED_S: Final = 120.0
 _GEOCODER_S: Final = 2.0
-#: Files of the history that are looked at.
-_DAYS_LOOKED_AT: Final = 3
 
 
 class Stage(msgspec.Struct, frozen=True):
@@ -61,7 +60,7 @@ class Stage(msgspec.Struct, frozen=True):
 
 
 class GroupLag(msgspec.Struct, frozen=True):
-    """How far a group is behind, and how many records it takes a second."""
+    """The lag of a group, and the records that it takes a second."""
 
     group: str
     #: As Kafka names it; `empty` is that of a group whose program does not run.
@@ -214,8 +213,12 @@ class Overview:
                 self._cluster, self._cluster_trouble = None, str(error)
             self._cluster_at = time.monotonic()
             self._geocoder = _geocoder_trouble(self._geo_url)
-            self._written = _newest_file(self._history)
+            self._written = self._newest_file()
         return _Sample(time.monotonic(), ends, committed, states, unknown)
+
+    def _newest_file(self) -> int | None:
+        history = self._history
+        return None if history is None or "://" in history else newest_file_ms(Path(history))
 
     def _ends(self, admin: AdminClient, unknown: list[str]) -> dict[Place, int]:
         places: list[Place] = []
@@ -408,17 +411,3 @@ def _geocoder_trouble(geo_url: str | None) -> str | None:
             return None
     except (OSError, urllib.error.URLError, ValueError) as error:
         return str(getattr(error, "reason", error))
-
-
-def _newest_file(history: str | None) -> int | None:
-    """Return when the newest file of a history in a folder was written (ms)."""
-    if history is None or "://" in history:
-        return None
-    try:
-        days = sorted(each for each in Path(history).iterdir() if each.name.startswith("date="))
-        # A device that was silent for long adds to earlier days, too: the folders tell.
-        days.sort(key=lambda each: each.stat().st_mtime)
-        times = [each.stat().st_mtime for day in days[-_DAYS_LOOKED_AT:] for each in day.iterdir()]
-    except OSError:
-        return None
-    return int(max(times) * 1000) if times else None

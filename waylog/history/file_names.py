@@ -22,6 +22,7 @@ import msgspec
 #: The length of a month's name; the name of a date is longer.
 MONTH_LENGTH: Final = len("YYYY-MM")
 
+_FOLDER: Final = "month="
 _OUTDATED_FOLDER: Final = "date="
 _LANDED: Final = re.compile(
     r"(?:month=(\d{4}-\d\d)/(\1-\d\d)-|date=(\d{4}-\d\d-\d\d)/)"
@@ -51,7 +52,12 @@ class HistoryFile(NamedTuple):
 
 def folder_of(period: str) -> str:
     """Return the folder of the files of a date or month."""
-    return f"month={period[:MONTH_LENGTH]}"
+    return f"{_FOLDER}{period[:MONTH_LENGTH]}"
+
+
+def is_period_folder(name: str) -> bool:
+    """Return whether a folder of the history has files with fixes, of this layout or before."""
+    return name.startswith((_FOLDER, _OUTDATED_FOLDER))
 
 
 def landed_path(date: str, span: OffsetSpan) -> str:
