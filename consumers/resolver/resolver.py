@@ -18,13 +18,7 @@ import msgspec
 from consumers.resolver.newest_fixes import NO_STANDSTILL, NewestFixes, StationaryLimits
 from consumers.resolver.renewal import Renewal, ResolvedFix
 from consumers.resolver.retries import Retries, RetryTopic, retry_record
-from consumers.worker.fix_records import (
-    UNUSABLE,
-    decode_usable_fix,
-    not_a_fix,
-    passed_on,
-    rejected_record,
-)
+from consumers.worker.fix_records import NotAFix, fix_of, passed_on, rejected_record
 from consumers.worker.records import InputRecord, OutputRecord, StateRecord
 from geoservice.fallback.fallback import Fallback
 from geoservice.reverse.address_bytes import AddressBytes, members_of
@@ -109,21 +103,18 @@ class Resolver:
             newest: dict[str, tuple[InputRecord, Fix]] = {}
             for record in records:
                 try:
-                    fix = decode_usable_fix(record.value())  # type: ignore[arg-type]
-                except UNUSABLE as error:
+                    fix = fix_of(record.value())
+                except NotAFix as error:
                     self.rejected += 1
-                    reason = str(not_a_fix(error))
-                    outputs.append(rejected_record(record, reason, SOURCE, now_ms))
+                    outputs.append(rejected_record(record, str(error), SOURCE, now_ms))
                     continue
                 if accept(fix.device, live_time(fix.time, fix.received), fix.time):
                     newest[fix.device] = (record, fix)
+            own = list(newest.values())
             if self._standstill.distance_m > 0:
-                moved = self._moved(state, list(newest.values()), version)
-                winners += moved
-                partitions += [partition] * len(moved)
-            else:
-                winners += newest.values()
-                partitions += [partition] * len(newest)
+                own = self._moved(state, own, version)
+            winners += own
+            partitions += [partition] * len(own)
         all_headers = headers_of_all([record for record, _ in winners])
         found = [
             _Found(partition, fix, passed_on(headers) if headers else None)

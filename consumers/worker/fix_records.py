@@ -41,23 +41,11 @@ class _UsableFix(Fix, kw_only=True, omit_defaults=True, gc=False):
     received: _Time
 
 
-#: Decodes the value of a record of topic `location`, as `fix_of` does. For loops over many records,
-#: whose `except` clause names UNUSABLE and then asks `not_a_fix` for the reason.
-decode_usable_fix: Final = msgspec.json.Decoder(_UsableFix).decode
-
-#: A record without a value is a TypeError.
-UNUSABLE: Final = (*MALFORMED, TypeError)
+_decode = msgspec.json.Decoder(_UsableFix).decode
 
 
 class NotAFix(ValueError):
     """A record holds no fix that can be used; the message says why."""
-
-
-def not_a_fix(error: Exception) -> NotAFix:
-    """Return the reason why `decode_usable_fix` has raised an error of UNUSABLE."""
-    if isinstance(error, TypeError):
-        return NotAFix("the record has no value")
-    return NotAFix(f"not a fix: {error}")
 
 
 def fix_of(value: bytes | None) -> Fix:
@@ -66,10 +54,12 @@ def fix_of(value: bytes | None) -> Fix:
     Its place is on earth, its device has a name of at most a thousand characters, and its times
     fit into 64 bits.
     """
+    if value is None:
+        raise NotAFix("the record has no value")
     try:
-        return decode_usable_fix(value)  # type: ignore[arg-type]
-    except UNUSABLE as error:
-        raise not_a_fix(error) from None
+        return _decode(value)
+    except MALFORMED as error:
+        raise NotAFix(f"not a fix: {error}") from None
 
 
 def rejected_record(record: InputRecord, reason: str, source: str, now_ms: int) -> OutputRecord:

@@ -8,7 +8,6 @@ which is whole if the process ends with 0.
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
 import time
@@ -20,7 +19,7 @@ from typing import IO, Any, BinaryIO, Final, cast
 import msgspec
 
 from gateway.exports.fix_rows import days_of, recent_of
-from gateway.exports.questions import FORMATS, LENGTH_BYTES, ExportQuestion
+from gateway.exports.questions import FORMATS, LENGTH_BYTES, ExportQuestion, plain_name
 from gateway.tracks.archive import Question
 from gateway.tracks.archive_process import EVER_MS, Reader
 from gateway.tracks.track_points import Points, unpacked
@@ -30,7 +29,6 @@ from waylog.history.track_writers import WRITERS
 
 _NICENESS: Final = 10
 _ROWS_MAX: Final = 10_000_000
-_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]")
 _STEM_CHARACTERS_MAX: Final = 80
 _README: Final = """\
 Positions and settings of user {user}, of {time} (UTC).
@@ -163,7 +161,7 @@ class _Names:
 
     def of(self, device: str) -> str:
         """Return the name of a device's files, without a suffix."""
-        plain = _NOT_IN_NAMES.sub("_", device.partition("/")[2])[:_STEM_CHARACTERS_MAX]
+        plain = plain_name(device.partition("/")[2])[:_STEM_CHARACTERS_MAX]
         plain = plain.lstrip(".") or "device"
         number, name = 1, plain
         while name.lower() in self._given:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -13,11 +12,10 @@ from numpy.typing import NDArray
 
 from gateway.exports.questions import ExportQuestion
 from gateway.tracks.track_points import MEASURED, Points, degrees, measured, merged
+from waylog.history.days import days_of_rows
 from waylog.history.history_reader import HistoryReader, HistoryUnreadable, period_bounds_ms
 from waylog.history.row_layout import FIX_FIELDS
 
-_DAY_MS: Final = 86_400_000
-_ATTEMPTS: Final = 3
 #: Order of arrival in the log, where a file says it.
 _OFFSET: Final = "kafka_offset"
 
@@ -43,12 +41,12 @@ def days_of(
             continue
         first, last = np.searchsorted(times, (start, stop)).tolist()
         first = max(first, begin)
-        yield from _days(_rows_of(device, recent[begin:first]))
+        yield from days_of_rows(_rows_of(device, recent[begin:first]))
         own = _period(history, period, device, question)
         missing = recent[first:last][~_is_in(recent[first:last], own)]
-        yield from _days(_by_time(pa.concat_tables([own, _rows_of(device, missing)])))
+        yield from days_of_rows(_by_time(pa.concat_tables([own, _rows_of(device, missing)])))
         begin = max(begin, last)
-    yield from _days(_rows_of(device, recent[begin:]))
+    yield from days_of_rows(_rows_of(device, recent[begin:]))
 
 
 def recent_of(points: list[Points], question: ExportQuestion) -> Points:
@@ -74,19 +72,15 @@ def _rows_of(device: str, points: Points) -> pa.Table:
 
 
 def _period(history: HistoryReader, period: str, device: str, question: ExportQuestion) -> pa.Table:
-    for attempt in range(_ATTEMPTS):
-        try:
-            found = [_own(batch, device, question) for batch in history.scan(period, [device])]
-            table = pa.concat_tables([_ordered(SCHEMA).empty_table(), *found])
-            return table.sort_by([("time", "ascending"), (_OFFSET, "ascending")]).select(
-                SCHEMA.names
-            )
-        except FileNotFoundError as error:
-            # A compaction has replaced files since they were listed.
-            if attempt == _ATTEMPTS - 1:
-                raise HistoryUnreadable(f"the history of {period} changes: {error}") from error
-            history.refresh()
-    raise AssertionError
+    def read() -> pa.Table:
+        found = [_own(batch, device, question) for batch in history.scan(period, [device])]
+        table = pa.concat_tables([_ordered(SCHEMA).empty_table(), *found])
+        return table.sort_by([("time", "ascending"), (_OFFSET, "ascending")])
+
+    try:
+        return history.retried(read).select(SCHEMA.names)
+    except FileNotFoundError as error:
+        raise HistoryUnreadable(f"the history of {period} changes: {error}") from error
 
 
 def _ordered(schema: pa.Schema) -> pa.Schema:
@@ -98,7 +92,7 @@ def _own(batch: pa.RecordBatch, device: str, question: ExportQuestion) -> pa.Tab
     rows = pa.Table.from_batches([batch])
     rows = rows.filter(pc.equal(rows["device"].cast(pa.string()), device))
     columns = [
-        _cast(rows[field.name], field.type)
+        rows[field.name].cast(field.type)
         if field.name in rows.column_names
         else pa.nulls(rows.num_rows, field.type)
         for field in _ordered(SCHEMA)
@@ -108,12 +102,6 @@ def _own(batch: pa.RecordBatch, device: str, question: ExportQuestion) -> pa.Tab
     return table.filter(
         pc.and_(pc.greater_equal(times, question.from_ms), pc.less_equal(times, question.to_ms))
     )
-
-
-def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
-    return column.cast(kind)
 
 
 def _is_in(points: Points, rows: pa.Table) -> NDArray[np.bool_]:
@@ -130,12 +118,3 @@ def _by_time(rows: pa.Table) -> pa.Table:
     if (times[1:] >= times[:-1]).all():
         return rows
     return rows.take(pa.array(np.argsort(times, kind="stable")))
-
-
-def _days(rows: pa.Table) -> Iterator[pa.Table]:
-    """Yield the days of rows that are ascending by time."""
-    days = np.floor_divide(rows["time"].to_numpy(), _DAY_MS)
-    cuts = [0, *(np.flatnonzero(np.diff(days)) + 1).tolist(), rows.num_rows]
-    for start, stop in pairwise(cuts):
-        if start < stop:
-            yield rows.slice(start, stop - start)

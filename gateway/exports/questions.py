@@ -1,7 +1,8 @@
-"""What an export is to have in it: told to the process that makes it."""
+"""The question that an export answers, as the process that makes it is told it."""
 
 from __future__ import annotations
 
+import re
 from typing import Final, NamedTuple
 
 import msgspec
@@ -24,6 +25,14 @@ FORMATS: Final = {
     "csv": ExportFormat("text/csv", "csv"),
     "parquet": ExportFormat("application/vnd.apache.parquet", "parquet"),
 }
+
+
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]")
+
+
+def plain_name(text: str) -> str:
+    """Return a text as a part of a file's name that every system takes."""
+    return _NOT_IN_NAMES.sub("_", text)
 
 
 class ExportQuestion(msgspec.Struct, omit_defaults=True):

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import msgspec
 
-from gateway.exports.questions import FORMATS as EXPORT_FORMATS
 from gateway.factors.passkeys import Passkey
 from gateway.http.ingest import ulogger_sessions
 from gateway.http.ingest.app_responses import nothing
@@ -18,17 +17,18 @@ from gateway.http.openapi_operations import (
     GEOCODING,
     LOG,
     OPERATING,
-    OWN_DATA,
     READING,
     SENDING,
     SHARING,
     ZONES,
+    list_of,
     names_in,
     nominatim,
     of_device,
     operation,
     schema,
 )
+from gateway.http.openapi_own_data import own_data_paths
 from gateway.http.routes.device_token_routes import NewDeviceToken
 from gateway.http.routes.people.account_routes import OwnAccount
 from gateway.http.routes.people.friend_routes import Friends
@@ -323,7 +323,7 @@ def _paths() -> dict[str, Any]:
             "get": operation(
                 OPERATING,
                 "All users (administrators)",
-                answer={"type": "array", "items": schema("KnownUser")},
+                answer=list_of("KnownUser"),
             ),
             "post": operation(
                 OPERATING,
@@ -374,7 +374,7 @@ def _paths() -> dict[str, Any]:
             "get": operation(
                 SHARING,
                 "The user's shares that are valid",
-                answer={"type": "array", "items": schema("OwnShare")},
+                answer=list_of("OwnShare"),
             ),
             "post": operation(
                 SHARING,
@@ -505,54 +505,7 @@ def _paths() -> dict[str, Any]:
                 path=("forwarding",),
             )
         },
-        "/v1/imports": {
-            "get": operation(OWN_DATA, "The user's imports, the newest first"),
-            "post": operation(
-                OWN_DATA,
-                'Announce files: {"files": [{"name": .., "bytes": ..}], "device": ..}, device by '
-                "default one named after them",
-                body=True,
-                status="201",
-            ),
-        },
-        "/v1/imports/{import}": {
-            "get": operation(OWN_DATA, "How far one is", path=("import",)),
-            "delete": operation(
-                OWN_DATA,
-                "Erase what it has brought, or with fixes=keep only take it off the list",
-                path=("import",),
-                query=("fixes",),
-                status="204",
-            ),
-        },
-        "/v1/imports/{import}/files/{number}": {
-            "patch": operation(
-                OWN_DATA,
-                "Add the body to a file, whose end has to be at the header Upload-Offset",
-                path=("import", "number"),
-                body=True,
-            )
-        },
-        "/v1/imports/{import}/run": {
-            "post": operation(
-                OWN_DATA,
-                "Read the files once all are there, or again after an interruption",
-                path=("import",),
-                status="202",
-            )
-        },
-        "/v1/export": {
-            "get": operation(
-                OWN_DATA,
-                "The fixes of own devices in a format, or, without `device`, a zip of everything "
-                "that there is of the user",
-                query=("device", "format", "from", "to"),
-                media_types=(
-                    *(each.content_type for each in EXPORT_FORMATS.values()),
-                    "application/zip",
-                ),
-            )
-        },
+        **own_data_paths(),
         "/v1/admin/forwardings": {
             "get": operation(
                 OPERATING,

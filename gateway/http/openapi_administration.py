@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from gateway.http.openapi_operations import OPERATING, operation, schema
+from gateway.http.openapi_operations import OPERATING, list_of, operation, schema
 from gateway.operations.brokers import Cluster, ElectionOutcome, PlannedMove
 from gateway.operations.groups import GroupRow, NewOffset, ShownGroup
 from gateway.operations.overview import OverviewAnswer
@@ -19,10 +19,6 @@ SCHEMAS: Final = (
     *(PlannedMove, GroupRow, ShownGroup, NewOffset, RefusedList, RefusedBytes, Retried),
 )
 _TOPIC: Final = "/v1/admin/topics/{topic}"
-
-
-def _list_of(name: str) -> dict[str, Any]:
-    return {"type": "array", "items": schema(name)}
 
 
 def administration_paths() -> dict[str, Any]:
@@ -43,7 +39,7 @@ def administration_paths() -> dict[str, Any]:
                 OPERATING,
                 "The last lines of this gateway's log, behind a number",
                 query=("after",),
-                answer=_list_of("RecentLine"),
+                answer=list_of("RecentLine"),
             )
         },
         "/v1/admin/topics": {
@@ -107,7 +103,7 @@ def administration_paths() -> dict[str, Any]:
                 "Elect leaders: confirm (the topic), partitions, unclean",
                 path=("topic",),
                 body=True,
-                answer=_list_of("ElectionOutcome"),
+                answer=list_of("ElectionOutcome"),
             )
         },
         f"{_TOPIC}/reassignments": {
@@ -117,12 +113,10 @@ def administration_paths() -> dict[str, Any]:
                 "replication_factor, dry_run",
                 path=("topic",),
                 body=True,
-                answer=_list_of("PlannedMove"),
+                answer=list_of("PlannedMove"),
             )
         },
-        "/v1/admin/groups": {
-            "get": operation(OPERATING, "All groups", answer=_list_of("GroupRow"))
-        },
+        "/v1/admin/groups": {"get": operation(OPERATING, "All groups", answer=list_of("GroupRow"))},
         "/v1/admin/groups/{group}": {
             "get": operation(
                 OPERATING,
@@ -137,7 +131,7 @@ def administration_paths() -> dict[str, Any]:
                 "Set the offsets of a stopped group: topic, to, confirm (the group), dry_run",
                 path=("group",),
                 body=True,
-                answer=_list_of("NewOffset"),
+                answer=list_of("NewOffset"),
             )
         },
         "/v1/admin/refused": {
@@ -161,7 +155,7 @@ def administration_paths() -> dict[str, Any]:
                 OPERATING,
                 "Send refused records again, each once: places, to, dry_run",
                 body=True,
-                answer=_list_of("Retried"),
+                answer=list_of("Retried"),
             )
         },
     }

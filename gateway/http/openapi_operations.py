@@ -28,6 +28,11 @@ def schema(name: str) -> dict[str, Any]:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
+def list_of(name: str) -> dict[str, Any]:
+    """Return the schema of a list, whose items have a schema of the document."""
+    return {"type": "array", "items": schema(name)}
+
+
 def of_device(
     summary: str,
     *,

@@ -136,7 +136,8 @@ def _content_bytes(path: Path) -> int:
             with zipfile.ZipFile(path) as archive:
                 return sum(member.file_size for member in archive.infolist())
     except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError):
-        pass  # its reader says what is wrong
+        # zipfile raises NotImplementedError for unusual packing. The archive's reader says so.
+        pass
     return path.stat().st_size
 
 

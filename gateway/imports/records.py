@@ -63,7 +63,7 @@ class Import(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class ReadingPlan(msgspec.Struct):
-    """What the reading process is told, one line of JSON."""
+    """The order to the reading process, one line of JSON."""
 
     folder: str
     user: str
@@ -75,7 +75,7 @@ class ReadingPlan(msgspec.Struct):
 
 
 class ReadingProgress(msgspec.Struct, omit_defaults=True):
-    """How far the reading process is."""
+    """The progress of the reading process."""
 
     read_bytes: int = 0
     of_bytes: int = 0

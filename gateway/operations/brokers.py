@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -28,6 +28,7 @@ from waylog.kafka.protocol.cluster_requests import (
     Place,
 )
 from waylog.kafka.protocol.error_codes import ErrorCode, reason_of
+from waylog.kafka.protocol.requests import Broker
 
 T = TypeVar("T")
 
@@ -71,7 +72,7 @@ class QuorumMember(msgspec.Struct, frozen=True):
 
 
 class ShownPartition(msgspec.Struct, frozen=True):
-    """Where the replicas of a partition are, the preferred leader first; leader -1 for none."""
+    """The replicas of a partition, the preferred leader first; leader -1 for none."""
 
     topic: str
     partition: int
@@ -123,8 +124,7 @@ def describe_cluster(access: LogAccess) -> Cluster:
         disks: list[Disk] = []
         if known is not None and state.answers.get(node):
             try:
-                with cluster_admin(access, brokers=[known.address], request_s=_LEARN_S) as admin:
-                    disks = [_disk(each) for each in admin.log_directories()]
+                disks = [_disk(each) for each in _log_directories(access, known.address)]
             except FAILURES as error:
                 unknown.append(f"disks of broker {node}: {refusal(error)}")
         brokers.append(
@@ -186,12 +186,7 @@ def sizes_of_topic(access: LogAccess, topic: str) -> dict[int, int] | None:
     """Return the bytes of the largest replica of each partition; None if no broker tells."""
     sizes: dict[int, int] = {}
     told = False
-    for broker in _ask(access, lambda admin: admin.members()).brokers.values():
-        try:
-            with cluster_admin(access, brokers=[broker.address], request_s=_LEARN_S) as admin:
-                directories = admin.log_directories()
-        except FAILURES:
-            continue
+    for directories in _told_directories(access):
         told = True
         for directory in directories:
             for (name, index), size in directory.sizes.items():
@@ -203,16 +198,25 @@ def sizes_of_topic(access: LogAccess, topic: str) -> dict[int, int] | None:
 def sizes_of_topics(access: LogAccess) -> dict[str, int]:
     """Return the bytes of all replicas of each topic, of brokers that tell."""
     sizes: Counter[str] = Counter()
-    for broker in _ask(access, lambda admin: admin.members()).brokers.values():
-        try:
-            with cluster_admin(access, brokers=[broker.address], request_s=_LEARN_S) as admin:
-                directories = admin.log_directories()
-        except FAILURES:
-            continue
+    for directories in _told_directories(access):
         for directory in directories:
             for (name, _), size in directory.sizes.items():
                 sizes[name] += size
     return dict(sizes)
+
+
+def _told_directories(access: LogAccess) -> Iterator[list[LogDirectory]]:
+    """Yield the log directories of each broker that tells. Raises CommandError."""
+    for broker in _ask(access, lambda admin: admin.members()).brokers.values():
+        try:
+            yield _log_directories(access, broker.address)
+        except FAILURES:
+            continue
+
+
+def _log_directories(access: LogAccess, address: Broker) -> list[LogDirectory]:
+    with cluster_admin(access, brokers=[address], request_s=_LEARN_S) as admin:
+        return admin.log_directories()
 
 
 def list_moves(access: LogAccess) -> list[ShownMove]:

@@ -48,7 +48,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class GroupPlace(msgspec.Struct, frozen=True):
-    """How far a group is in a partition; end and lag are None while nobody leads it."""
+    """The place of a group in a partition; end and lag are None while nobody leads it."""
 
     topic: str
     partition: int

@@ -66,7 +66,7 @@ class ShownRecord(msgspec.Struct, frozen=True):
 
 
 class ReadPart(msgspec.Struct, frozen=True):
-    """How far a partition was read, and where it ends."""
+    """The part of a partition that was read, and its end."""
 
     partition: int
     next: int

@@ -14,10 +14,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from gateway.operations.brokers import sizes_of_topic, sizes_of_topics
 from waylog.administration.extents import Extent, partition_extents
-from waylog.administration.log_access import TIMEOUT_S, LogAccess, NotInLog
+from waylog.administration.log_access import TIMEOUT_S, LogAccess, topic_metadata
 from waylog.administration.topics import owner_of_topic, topic_settings
 from waylog.cli import CommandError
-from waylog.kafka.errors import error_text
 
 #: Topics, and partitions of one topic, of one answer.
 TOPICS_MAX: Final = 200
@@ -111,9 +110,7 @@ def describe_topic(access: LogAccess, admin: AdminClient, name: str, start: int)
 
     Raises CommandError for a topic that there is not, KafkaException.
     """
-    topic = admin.list_topics(name, timeout=TIMEOUT_S).topics[name]
-    if topic.error is not None:
-        raise NotInLog(f"topic {name}: {error_text(KafkaException(topic.error))}")
+    topic = topic_metadata(admin, name)
     numbers = [each for each in sorted(topic.partitions) if each >= start]
     shown = numbers[:PARTITIONS_MAX]
     led = [(name, each) for each in shown if topic.partitions[each].leader >= 0]

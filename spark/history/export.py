@@ -11,16 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark.fixes.schema import DAY_MS
+from waylog.history.days import days_of_rows
 from waylog.history.history_reader import HistoryReader, period_bounds_ms
 from waylog.history.row_layout import HISTORY_SCHEMA
 from waylog.history.track_writers import TrackWriter
-
-_ATTEMPTS: Final = 3
 
 #: Rows of several devices that are held at once: some 200 MB.
 ROWS_AT_ONCE: Final = 1_000_000
@@ -77,7 +74,7 @@ def _read(
     names = _periods(reader, from_ms, to_ms)
     periods = (_period(reader, each, devices, from_ms, to_ms) for each in names)
     if len(devices) == 1:
-        yield devices[0], (day for rows in periods for day in _days(_sorted(rows)))
+        yield devices[0], (day for rows in periods for day in days_of_rows(_sorted(rows)))
         return
     rows = _sorted(pa.concat_tables([HISTORY_SCHEMA.empty_table(), *periods]), "device")
     runs = pc.run_end_encode(rows["device"].combine_chunks())
@@ -85,7 +82,7 @@ def _read(
     own = dict(zip(runs.values.to_pylist(), pairwise([0, *ends]), strict=True))
     for device in devices:
         start, stop = own.get(device, (0, 0))
-        yield device, _days(rows.slice(start, stop - start))
+        yield device, days_of_rows(rows.slice(start, stop - start))
 
 
 def _periods(reader: HistoryReader, from_ms: int, to_ms: int) -> Iterator[str]:
@@ -99,31 +96,16 @@ def _sorted(rows: pa.Table, *first: str) -> pa.Table:
     return rows.sort_by([(name, "ascending") for name in (*first, "time", "kafka_offset")])
 
 
-def _days(rows: pa.Table) -> Iterator[pa.Table]:
-    """Yield the days of rows that are ascending by time."""
-    days = np.floor_divide(rows["time"].to_numpy(), DAY_MS)
-    cuts = [0, *(np.flatnonzero(np.diff(days)) + 1).tolist(), rows.num_rows]
-    for start, stop in pairwise(cuts):
-        if start < stop:
-            yield rows.slice(start, stop - start)
-
-
 def _period(
     reader: HistoryReader, period: str, devices: Sequence[str], from_ms: int, to_ms: int
 ) -> pa.Table:
     """Return the fixes of devices in a period, as they lie in its files."""
-    for attempt in range(_ATTEMPTS):
-        try:
-            batches = [
-                _own(batch, devices, from_ms, to_ms) for batch in reader.scan(period, devices)
-            ]
-            return pa.Table.from_batches(batches, HISTORY_SCHEMA)
-        except FileNotFoundError:
-            # A compaction has replaced files since the reader listed them.
-            if attempt == _ATTEMPTS - 1:
-                raise
-            reader.refresh()
-    raise AssertionError
+    return reader.retried(
+        lambda: pa.Table.from_batches(
+            [_own(batch, devices, from_ms, to_ms) for batch in reader.scan(period, devices)],
+            HISTORY_SCHEMA,
+        )
+    )
 
 
 def _own(batch: pa.RecordBatch, devices: Sequence[str], from_ms: int, to_ms: int) -> pa.RecordBatch:

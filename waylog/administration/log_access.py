@@ -1,4 +1,4 @@
-"""How the log is reached: its brokers, and as whom clients log in."""
+"""Access to the log: its brokers, and as whom clients log in."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, TopicMetadata  # type: ignore[attr-defined]
 
 from waylog.cli import CommandError
 from waylog.kafka.clients import LogUnreachable, consumer_config
@@ -54,7 +54,12 @@ class LogAccess:
 
 def partitions_of(client: Any, topic: str) -> list[int]:
     """Return the numbers of a topic's partitions; raises NotInLog if there is no topic."""
-    metadata = client.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+    return sorted(topic_metadata(client, topic).partitions)
+
+
+def topic_metadata(client: Any, topic: str) -> TopicMetadata:
+    """Return the metadata of a topic; raises NotInLog if there is none."""
+    metadata: TopicMetadata = client.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
     if metadata.error is not None:
         raise NotInLog(f"topic {topic}: {error_text(KafkaException(metadata.error))}")
-    return sorted(metadata.partitions)
+    return metadata

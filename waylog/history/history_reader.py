@@ -17,9 +17,9 @@ from __future__ import annotations
 import base64
 import zlib
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from waylog.history.storage import Storage
+
+T = TypeVar("T")
 
 MANIFEST: Final = "_manifest.json"
 
@@ -256,6 +258,18 @@ class HistoryReader:
             if file.span is not None:
                 yield file.span
 
+    def retried(self, read: Callable[[], T], attempts: int = _ATTEMPTS) -> T:
+        """Return what `read` returns, which is called again if a compaction has replaced files.
+
+        Raises FileNotFoundError if files that were listed are gone at each attempt.
+        """
+        for _ in range(attempts - 1):
+            try:
+                return read()
+            except FileNotFoundError:
+                self.refresh()
+        return read()
+
     def scan(
         self,
         period: str,
@@ -346,27 +360,23 @@ class HistoryReader:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        for attempt in range(_ATTEMPTS):
-            try:
-                found: list[pa.RecordBatch] = []
-                for file in self.files(period):
-                    for rows in self._own_rows(file, device, columns):
-                        within = pc.and_(
-                            pc.greater_equal(rows["time"], from_ms),
-                            pc.less_equal(rows["time"], to_ms),
-                        )
-                        found.append(rows.filter(within))
-                return found
-            except FileNotFoundError as error:
-                # A compaction has replaced files since they were listed.
-                if attempt == _ATTEMPTS - 1:
-                    raise HistoryUnreadable(f"the history of {period} changes: {error}") from error
-                self.refresh()
-            except (OSError, pa.ArrowException) as error:
-                raise HistoryUnreadable(
-                    f"the history of {period} cannot be read: {error}"
-                ) from error
-        raise AssertionError
+        def read() -> list[pa.RecordBatch]:
+            found: list[pa.RecordBatch] = []
+            for file in self.files(period):
+                for rows in self._own_rows(file, device, columns):
+                    within = pc.and_(
+                        pc.greater_equal(rows["time"], from_ms),
+                        pc.less_equal(rows["time"], to_ms),
+                    )
+                    found.append(rows.filter(within))
+            return found
+
+        try:
+            return self.retried(read)
+        except FileNotFoundError as error:
+            raise HistoryUnreadable(f"the history of {period} changes: {error}") from error
+        except (OSError, pa.ArrowException) as error:
+            raise HistoryUnreadable(f"the history of {period} cannot be read: {error}") from error
 
     def _own_rows(
         self, file: HistoryFile, device: str, columns: Sequence[str]

@@ -82,14 +82,12 @@ class HistoryTable:
             )
         schema = pa.schema([STORED_SCHEMA.field(name) for name in names])
         from_ms, stop_ms = _bounds_ms(start, stop)
-        for _ in range(_ATTEMPTS - 1):
-            try:
-                return self._table(schema, devices, from_ms, stop_ms)
-            except FileNotFoundError:
-                continue  # a compaction has exchanged files since they were listed
+        self._refresh()
         try:
-            return self._table(schema, devices, from_ms, stop_ms)
-        except FileNotFoundError as error:
+            return self._reader.retried(
+                lambda: self._table(schema, devices, from_ms, stop_ms), _ATTEMPTS
+            )
+        except OSError as error:
             raise HistoryUnreadable(f"the history changes: {error}") from error
 
     def track(
@@ -191,7 +189,6 @@ class HistoryTable:
     def _table(
         self, schema: pa.Schema, devices: Sequence[str] | None, from_ms: int, stop_ms: int
     ) -> pa.Table:
-        self._refresh()
         names = {*schema.names, "time", *(() if devices is None else ("device",))}
         wanted = None if devices is None else pa.array(devices, pa.string())
         found: list[pa.RecordBatch] = []

@@ -47,6 +47,14 @@ export class DeviceStore {
 
   get size() { return this.records.length; }
 
+  /**
+   * The names of a user's own devices, in order.
+   * @param {string | null | undefined} user
+   */
+  ownDevices(user) {
+    return this.records.map((record) => record.device).filter((device) => device.startsWith(`${user}/`)).sort();
+  }
+
   /** @param {string | null} name */
   get(name) { return name === null ? undefined : this.devices.get(name); }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
@@ -12,7 +11,7 @@ from typing import Final
 from aiohttp import web
 
 from gateway.exports.exports import ExportFailed, Exports
-from gateway.exports.questions import FORMATS, ExportQuestion
+from gateway.exports.questions import FORMATS, ExportQuestion, plain_name
 from gateway.http.requests.own_users import Reasons, own_user
 from gateway.http.requests.past import LATEST_MS, time_of
 from gateway.http.requests.responses import Refused, unavailable
@@ -30,7 +29,6 @@ _REASONS: Final = Reasons(
     "only users of this platform have data here",
 )
 _ZIP: Final = "application/zip"
-_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
 class ExportRoutes:
@@ -65,11 +63,8 @@ class ExportRoutes:
         title = devices[0] if len(devices) == 1 else user
         if not devices:
             question.is_everything = True
-            question.devices = self._devices_of(user)
-            question.documents = await account_documents(self._services, user)
-            question.places = await places_of(self._services, question.devices)
             media_type, suffix = _ZIP, "zip"
-        file_name = f"{_NOT_IN_NAMES.sub('_', title)}.{suffix}"
+        file_name = f"{plain_name(title)}.{suffix}"
         answer = web.StreamResponse(
             headers={
                 "Content-Type": media_type,
@@ -79,11 +74,20 @@ class ExportRoutes:
         )
         try:
             async with self._exports.turns.turn(user):
+                if question.is_everything:
+                    await self._add_documents(question)
                 return await self._send(request, answer, question)
         except ShareExceeded:
             raise Refused(
                 429, "an export of yours is being made already", {"Retry-After": "30"}
             ) from None
+
+    async def _add_documents(self, question: ExportQuestion) -> None:
+        """Add the user's devices and all that is no fix. Raises Refused."""
+        services, user = self._services, question.user
+        question.devices = self._devices_of(user)
+        question.documents = await account_documents(services, user)
+        question.places = await places_of(services, question.devices)
 
     async def _send(
         self, request: web.Request, answer: web.StreamResponse, question: ExportQuestion

@@ -17,11 +17,11 @@ from gateway.http.ingest.ingest import Ingest, check_may_send
 from gateway.http.requests.own_users import Reasons, own_user
 from gateway.http.requests.responses import COMMAND_BYTES_MAX, Refused, json_answer
 from gateway.http.requests.services import Services
+from gateway.http.routes.bodies import asked_of
 from gateway.imports.import_store import FILES_MAX, ImportRefused, WrongOffset
 from gateway.imports.imports import Imports
 from gateway.imports.records import Import, ImportedFile, shown
 from gateway.users.auth import Identity
-from waylog.malformed import MALFORMED
 from waylog.os_errors import describe_os_error
 
 _PATH: Final = "/v1/imports"
@@ -104,11 +104,11 @@ class ImportRoutes:
 
     async def _create(self, request: web.Request) -> web.Response:
         identity, imports = await self._sender(request)
-        try:
-            body = await self._ingest.read_body(request, identity, _NAMES_BYTES_MAX)
-            asked = msgspec.json.decode(body, type=_Asked)
-        except MALFORMED as error:
-            raise Refused(400, f"not an import: {error}") from error
+        asked = await asked_of(
+            *(request, self._ingest, _Asked, "not an import"),
+            sender=identity,
+            bytes_max=_NAMES_BYTES_MAX,
+        )
         files = [ImportedFile(name=each.name, bytes=each.bytes) for each in asked.files]
         found = await _done(imports.create(identity.user, asked.device, files))
         return await self._told(found, imports, 201)

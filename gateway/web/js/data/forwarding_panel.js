@@ -1,5 +1,6 @@
 // What the viewer has sent on to other servers: how each fares, paused, ended.
 
+import { attempt } from "../complaints.js";
 import { make, setText } from "../dom.js";
 import { moment, number } from "../format.js";
 import { t } from "../i18n.js";
@@ -43,7 +44,7 @@ export class ForwardingPanel extends HTMLElement {
     this.form.addEventListener("forward", async (event) => {
       const { detail } = /** @type {CustomEvent<Record<string, unknown>>} */ (event);
       this.form.submit.disabled = true;
-      const made = await this.attempt(() => makeForwarding(detail));
+      const made = await attempt(this.error, () => makeForwarding(detail));
       this.form.submit.disabled = false;
       if (!made) return;
       this.forget();
@@ -56,7 +57,7 @@ export class ForwardingPanel extends HTMLElement {
   async load() {
     this.shown = true;
     clearTimeout(this.timer);
-    const found = await this.attempt(forwardings, false);
+    const found = await attempt(this.error, forwardings, false);
     if (found === null) {
       this.add.hidden = true;
       this.forget();
@@ -140,25 +141,8 @@ export class ForwardingPanel extends HTMLElement {
 
   /** @param {() => Promise<unknown>} does */
   async change(does) {
-    const done = await this.attempt(async () => { await does(); return true; });
+    const done = await attempt(this.error, async () => { await does(); return true; });
     if (done) await this.load();
-  }
-
-  /**
-   * @template Answer
-   * @param {() => Promise<Answer>} does
-   * @param {boolean} [anew] whether an earlier complaint is over
-   * @returns {Promise<Answer | undefined>} undefined where it failed, which is shown
-   */
-  async attempt(does, anew = true) {
-    if (anew) this.error.hidden = true;
-    try {
-      return await does();
-    } catch (error) {
-      this.error.textContent = error instanceof Error ? error.message : String(error);
-      this.error.hidden = false;
-      return undefined;
-    }
   }
 }
 customElements.define("forwarding-panel", ForwardingPanel);

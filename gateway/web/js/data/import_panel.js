@@ -1,5 +1,6 @@
 // Files of tracks, dropped or chosen, become positions of a device: uploaded, read, undone.
 
+import { attempt, complain } from "../complaints.js";
 import { make, setText } from "../dom.js";
 import { t } from "../i18n.js";
 import { bytes } from "./bytes.js";
@@ -69,7 +70,7 @@ export class ImportPanel extends HTMLElement {
       this.zone.classList.remove("over");
       this.continued = null;
       const { dataTransfer } = event;
-      if (dataTransfer) await this.attempt(async () => this.take(await droppedFiles(dataTransfer, FILES_MAX)));
+      if (dataTransfer) await attempt(this.error, async () => this.take(await droppedFiles(dataTransfer, FILES_MAX)));
     });
     this.cancel.addEventListener("click", () => { this.forget(); this.choose.focus(); });
     this.form.addEventListener("submit", (event) => {
@@ -82,7 +83,7 @@ export class ImportPanel extends HTMLElement {
   /** Show what there is, and follow it until `rest`. */
   async load() {
     clearTimeout(this.timer);
-    const found = await this.attempt(imports, false);
+    const found = await attempt(this.error, imports, false);
     if (found === null) {
       this.zone.hidden = true;
       setText(this.note, t("import.off"));
@@ -115,7 +116,7 @@ export class ImportPanel extends HTMLElement {
       return;
     }
     if (files.length > FILES_MAX) {
-      this.complain(new Error(t("import.too_many", { count: FILES_MAX })));
+      complain(this.error, new Error(t("import.too_many", { count: FILES_MAX })));
       return;
     }
     this.chosen = files;
@@ -135,7 +136,7 @@ export class ImportPanel extends HTMLElement {
     if (!files.length) return;
     this.submit.disabled = true;
     const names = files.map(({ name, file }) => ({ name, bytes: file.size }));
-    const found = await this.attempt(() => announceImport(names, this.device.value.trim()));
+    const found = await attempt(this.error, () => announceImport(names, this.device.value.trim()));
     this.submit.disabled = false;
     if (!found) return;
     this.forget();
@@ -154,7 +155,7 @@ export class ImportPanel extends HTMLElement {
       files.find((each) => each.file.size === size && (each.name === name || name.endsWith(`/${each.file.name}`)))));
     const missing = found.files.find((file, index) => !own[index] && file.received < file.bytes);
     if (missing) {
-      this.complain(new Error(t("import.other_files", { name: missing.name })));
+      complain(this.error, new Error(t("import.other_files", { name: missing.name })));
       return;
     }
     const empty = new File([], "");
@@ -172,7 +173,7 @@ export class ImportPanel extends HTMLElement {
       await upload(found, files, (sent) => { state.sent = sent; this.draw(); }, state.abort.signal);
       await runImport(found.id);
     } catch (error) {
-      if (!state.abort.signal.aborted) this.complain(error);
+      if (!state.abort.signal.aborted) complain(this.error, error);
     } finally {
       this.uploads.delete(found.id);
     }
@@ -230,37 +231,15 @@ export class ImportPanel extends HTMLElement {
 
   /** @param {() => Promise<unknown>} does */
   async change(does) {
-    await this.attempt(does);
+    await attempt(this.error, does);
     const { hidden, textContent } = this.error;
     await this.load();
-    if (!hidden) this.complain(new Error(textContent ?? ""));
+    if (!hidden) complain(this.error, new Error(textContent ?? ""));
   }
 
   /** @param {string} text */
   announce(text) {
     this.dispatchEvent(new CustomEvent("announce", { detail: text }));
-  }
-
-  /**
-   * @template Answer
-   * @param {() => Promise<Answer>} does
-   * @param {boolean} [anew] whether an earlier complaint is over
-   * @returns {Promise<Answer | undefined>} undefined where it failed, which is shown
-   */
-  async attempt(does, anew = true) {
-    if (anew) this.error.hidden = true;
-    try {
-      return await does();
-    } catch (error) {
-      this.complain(error);
-      return undefined;
-    }
-  }
-
-  /** @param {unknown} error */
-  complain(error) {
-    this.error.textContent = error instanceof Error ? error.message : String(error);
-    this.error.hidden = false;
   }
 }
 customElements.define("import-panel", ImportPanel);

@@ -1,5 +1,6 @@
 // What changes the log is confirmed by typing the name of what it changes.
 
+import { attempt } from "../complaints.js";
 import { make } from "../dom.js";
 import { t } from "../i18n.js";
 
@@ -34,19 +35,13 @@ export class Confirmation {
     // Whoever has chosen something else has not seen what would happen.
     let rehearsed = !rehearse;
     const look = () => { does.disabled = typed.value !== name || !rehearsed; };
-    const attempt = async (/** @type {() => Promise<void>} */ work) => {
-      error.hidden = true;
+    const work = async (/** @type {() => Promise<void>} */ step) => {
       does.disabled = true;
-      try {
-        await work();
-      } catch (failure) {
-        error.textContent = failure instanceof Error ? failure.message : String(failure);
-        error.hidden = false;
-      }
+      await attempt(error, step);
       look();
     };
     const dry = rehearse && make("button", { type: "button", className: "plain", text: t("operations.dry_run") });
-    dry?.addEventListener("click", () => attempt(async () => {
+    dry?.addEventListener("click", () => work(async () => {
       planned.replaceChildren(await rehearse?.() ?? "");
       planned.hidden = false;
       rehearsed = true;
@@ -62,7 +57,7 @@ export class Confirmation {
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       if (does.disabled) return;
-      attempt(async () => { await act(); this.dialog.close(); });
+      work(async () => { await act(); this.dialog.close(); });
     });
     this.dialog.replaceChildren(form);
     this.dialog.showModal();

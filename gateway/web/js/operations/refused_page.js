@@ -1,5 +1,6 @@
 // What parts of the platform could not take: why, the bytes, and trying again.
 
+import { attempt } from "../complaints.js";
 import { make } from "../dom.js";
 import { moment } from "../format.js";
 import { t } from "../i18n.js";
@@ -30,7 +31,7 @@ export class RefusedPage {
   }
 
   again() {
-    this.attempt(async () => this.show(await requests.refused(this.before)));
+    attempt(this.error, async () => this.show(await requests.refused(this.before)));
   }
 
   /** @param {RefusedList} found */
@@ -55,7 +56,7 @@ export class RefusedPage {
         facts([[t("operations.reason"), reason], [t("operations.device"), device ?? "–"], [t("operations.came_from"), origin ?? t("operations.no_record")]]),
         bytes,
         make("div", { className: "operations-bar add-form" }, labelled(t("operations.to_topic"), to),
-          button(t("operations.all_bytes"), () => this.attempt(async () => bytes.replaceChildren(whole((await requests.refusedRecord(place)).record.value)))),
+          button(t("operations.all_bytes"), () => attempt(this.error, async () => bytes.replaceChildren(whole((await requests.refusedRecord(place)).record.value)))),
           button(t("operations.try_again"), () => this.retry(place, to.value.trim(), origin), { className: "primary", label: `${t("operations.try_again")}: ${place}` })));
     });
     return make("li", {}, details);
@@ -67,7 +68,7 @@ export class RefusedPage {
    * @param {string | null} origin
    */
   retry(place, to, origin) {
-    return this.attempt(async () => {
+    return attempt(this.error, async () => {
       const own = origin?.split(":")[0];
       const [outcome] = await requests.retry({ places: [place], ...(to && to !== own && { to }) });
       if (!outcome) return;
@@ -75,17 +76,6 @@ export class RefusedPage {
       this.said.textContent = text;
       this.announce(text);
     });
-  }
-
-  /** @param {() => Promise<unknown>} does */
-  async attempt(does) {
-    this.error.hidden = true;
-    try {
-      await does();
-    } catch (error) {
-      this.error.textContent = error instanceof Error ? error.message : String(error);
-      this.error.hidden = false;
-    }
   }
 }
 

@@ -1,5 +1,6 @@
 // Who sees the viewer's devices, and whose devices the viewer sees.
 
+import { complain } from "../complaints.js";
 import * as api from "../api.js";
 import { make } from "../dom.js";
 import { moment } from "../format.js";
@@ -36,7 +37,7 @@ export class FriendPanel extends HTMLElement {
       this.seen.replaceChildren(...seen.map((friend) => this.card(friend, t("friends.look_away"), () => api.lookAwayFrom(friend.user))));
       if (!seen.length) this.seen.append(make("li", { className: "none", text: t("friends.nobody") }));
     } catch (error) {
-      this.complain(error);
+      complain(this.error, error);
     }
   }
 
@@ -61,18 +62,12 @@ export class FriendPanel extends HTMLElement {
     try {
       await does();
     } catch (error) {
-      this.complain(error);
+      complain(this.error, error);
       return false;
     }
     this.dispatchEvent(new CustomEvent("announce", { detail: text }));
     await this.load();
     return true;
-  }
-
-  /** @param {unknown} error */
-  complain(error) {
-    this.error.textContent = error instanceof Error ? error.message : String(error);
-    this.error.hidden = false;
   }
 }
 customElements.define("friend-panel", FriendPanel);

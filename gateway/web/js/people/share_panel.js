@@ -1,5 +1,6 @@
 // Links that show some devices to people without an account: made, handed on once, and ended.
 
+import { attempt, complain } from "../complaints.js";
 import * as api from "../api.js";
 import { iconButton, make, setText } from "../dom.js";
 import { copyable } from "../elements/copyable.js";
@@ -64,7 +65,7 @@ export class SharePanel extends HTMLElement {
   }
 
   async load() {
-    await this.attempt(async () => { this.shares = await api.shares(); });
+    await attempt(this.error, async () => { this.shares = await api.shares(); });
     this.draw();
   }
 
@@ -110,7 +111,7 @@ export class SharePanel extends HTMLElement {
   async make() {
     const chosen = [...this.devices.querySelectorAll("input")].filter((input) => input.checked).map((input) => input.value);
     if (!chosen.length) {
-      this.complain(new Error(t("share.choose_device")));
+      complain(this.error, new Error(t("share.choose_device")));
       return;
     }
     const precision = this.precision.value;
@@ -122,7 +123,7 @@ export class SharePanel extends HTMLElement {
       ...(this.kind.value === "period" ? { from: new Date(this.from.value).getTime(), to: Math.min(Date.now() - 1000, new Date(this.to.value).getTime()) } : {}),
     };
     this.submit.disabled = true;
-    const made = await this.attempt(() => api.makeShare(offer));
+    const made = await attempt(this.error, () => api.makeShare(offer));
     this.submit.disabled = false;
     if (!made) return;
     this.show(made);
@@ -158,7 +159,7 @@ export class SharePanel extends HTMLElement {
     const end = make("button", { type: "button", className: "plain danger", text: t("share.end"), "aria-label": t("share.end_of", { name: title }) });
     end.addEventListener("click", async () => {
       end.disabled = true;
-      await this.attempt(() => api.endShare(share.id));
+      await attempt(this.error, () => api.endShare(share.id));
       this.announce(t("share.ended", { name: title }));
       await this.load();
     });
@@ -175,27 +176,6 @@ export class SharePanel extends HTMLElement {
   /** @param {string} text */
   announce(text) {
     this.dispatchEvent(new CustomEvent("announce", { detail: text }));
-  }
-
-  /**
-   * @template Answer
-   * @param {() => Promise<Answer>} does
-   * @returns {Promise<Answer | undefined>} undefined where it failed, which is shown
-   */
-  async attempt(does) {
-    this.error.hidden = true;
-    try {
-      return await does();
-    } catch (error) {
-      this.complain(error);
-      return undefined;
-    }
-  }
-
-  /** @param {unknown} error */
-  complain(error) {
-    this.error.textContent = error instanceof Error ? error.message : String(error);
-    this.error.hidden = false;
   }
 }
 customElements.define("share-panel", SharePanel);

@@ -1,5 +1,6 @@
 // For administrators: who has an account here, with what rights, and inviting others.
 
+import { complain } from "../complaints.js";
 import * as api from "../api.js";
 import { make } from "../dom.js";
 import { copyable } from "../elements/copyable.js";
@@ -54,7 +55,7 @@ export class UserPanel extends HTMLElement {
     try {
       this.list.replaceChildren(...(await api.users()).map((user) => this.card(user)));
     } catch (error) {
-      this.complain(error);
+      complain(this.error, error);
     }
   }
 
@@ -103,15 +104,9 @@ export class UserPanel extends HTMLElement {
     try {
       await does();
     } catch (error) {
-      this.complain(error);
+      complain(this.error, error);
     }
     await this.load();
-  }
-
-  /** @param {unknown} error */
-  complain(error) {
-    this.error.textContent = error instanceof Error ? error.message : String(error);
-    this.error.hidden = false;
   }
 }
 customElements.define("user-panel", UserPanel);

@@ -44,8 +44,7 @@ class DataView {
     this.app = app;
     room.append(make("div", { className: "people-head" }, this.tabs.element),
       make("div", { className: "people-body", tabindex: "-1" }, this.note, this.imports, this.exports, this.forwardings));
-    const own = () => app.store.records.map((record) => record.device).filter((device) => device.startsWith(`${app.session?.user}/`)).sort();
-    this.exports.ownDevices = this.forwardings.ownDevices = own;
+    this.exports.ownDevices = this.forwardings.ownDevices = () => app.store.ownDevices(app.session?.user);
     for (const panel of [this.imports, this.forwardings]) {
       panel.addEventListener("announce", (event) => app.announce(/** @type {CustomEvent<string>} */ (event).detail, true));
     }

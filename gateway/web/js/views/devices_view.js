@@ -1,5 +1,6 @@
 // The viewer's own devices: how each does, adding a phone, and taking its token away.
 
+import { complain } from "../complaints.js";
 import * as api from "../api.js";
 import "../devices/app_setup.js";
 import { make, setText } from "../dom.js";
@@ -110,7 +111,7 @@ class DevicesView {
       this.hasMqtt = Boolean(entrances?.mqtts_port ?? entrances?.mqtt_port);
       this.error.hidden = true;
     } catch (error) {
-      this.complain(error);
+      complain(this.error, error);
     }
     this.draw();
   }
@@ -125,12 +126,6 @@ class DevicesView {
       if (device === this.opened) this.refused = refused;
     } catch { /* the rest is known */ }
     this.draw();
-  }
-
-  /** @param {unknown} error */
-  complain(error) {
-    this.error.textContent = error instanceof Error ? error.message : String(error);
-    this.error.hidden = false;
   }
 
   /** @param {string} [name] of a device that is set up anew */
@@ -272,7 +267,7 @@ class DevicesView {
         await api.revokeDeviceTokens(name);
         this.app.announce(t("devices.revoked", { device }), true);
       } catch (error) {
-        this.complain(error);
+        complain(this.error, error);
         return;
       }
       await this.loadTokens();

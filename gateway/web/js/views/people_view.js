@@ -45,7 +45,7 @@ class PeopleView {
     this.app = app;
     room.append(make("div", { className: "people-head" }, this.tabs.element),
       make("div", { className: "people-body", tabindex: "-1" }, this.note, this.friends, this.shares, this.account, this.users));
-    this.shares.ownDevices = () => app.store.records.map((record) => record.device).filter((device) => device.startsWith(`${app.session?.user}/`)).sort();
+    this.shares.ownDevices = () => app.store.ownDevices(app.session?.user);
     for (const panel of [this.friends, this.shares, this.account, this.users]) {
       panel.addEventListener("announce", (event) => app.announce(/** @type {CustomEvent<string>} */ (event).detail, true));
     }
