@@ -11,6 +11,7 @@ import pytest
 from tests.consumers.running import Broker
 from tests.gateway.running import Gateway, Login
 from waylog.kafka.clients import ensure_topics
+from waylog.sealing.value_encryption import ensure_master_key
 
 _numbers = itertools.count()
 
@@ -22,6 +23,14 @@ def gateway_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]
     ensure_topics(broker.address)
     yield broker
     broker.process.stop()
+
+
+@pytest.fixture(scope="session")
+def key_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the master key of the broker's forwardings: a log has one."""
+    path = tmp_path_factory.mktemp("key") / "master.key"
+    ensure_master_key(path)
+    return path
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,6 @@ import pytest
 from tests.consumers.running import Broker
 from tests.gateway.running import Gateway
 from waylog.forwarding.keys import FORWARDING_KEY
-from waylog.sealing.value_encryption import ensure_master_key
 
 PATH = "/v1/forwardings"
 HOOK = {
@@ -20,13 +19,6 @@ HOOK = {
     "token": "bearer-secret",
     "signing_secret": "hmac-secret-of-24-bytes-or-more",
 }
-
-
-@pytest.fixture(scope="package")
-def key_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("key") / "master.key"
-    ensure_master_key(path)
-    return path
 
 
 @pytest.fixture(scope="package")

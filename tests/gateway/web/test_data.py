@@ -21,7 +21,6 @@ from tests.gateway.web.accessibility import self_check
 from tests.gateway.web.conftest import DEADLINE_MS, Visit
 from tests.gateway.web.test_share_page import HOSTILE_NAME
 from waylog.forwarding.keys import FORWARDING_KEY
-from waylog.sealing.value_encryption import ensure_master_key
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -32,14 +31,11 @@ PICTURES = os.environ.get("WAYLOG_TEST_PICTURES")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gateway(
-    gateway_broker: Broker, tmp_path_factory: pytest.TempPathFactory
+    gateway_broker: Broker, key_file: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Gateway]:
-    folder: Path = tmp_path_factory.mktemp("data-view")
-    key = folder / "master.key"
-    ensure_master_key(key)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(FORWARDING_KEY, str(key))
-        running = Gateway(folder, gateway_broker.address)
+        patch.setenv(FORWARDING_KEY, str(key_file))
+        running = Gateway(tmp_path_factory.mktemp("data-view"), gateway_broker.address)
     yield running
     running.close()
 
@@ -220,7 +216,7 @@ async def test_positions_are_downloaded(visit: Visit, tmp_path: Path) -> None:
 
 
 async def test_positions_are_sent_on_and_no_secret_is_shown_again(
-    visit: Visit, gateway: Gateway
+    visit: Visit, gateway: Gateway, ada: Login
 ) -> None:
     page = visit.page
     await page.get_by_role("tab", name="Send on").click()
@@ -235,6 +231,12 @@ async def test_positions_are_sent_on_and_no_secret_is_shown_again(
     await form.get_by_label("User", exact=True).fill("me")
     await form.get_by_label("Password").fill("SECRET-PASSWORD")
     await form.get_by_role("checkbox", name="long").check()
+    async with gateway.client(ada) as phone:
+        position = {"device": "new", "lat": 1, "lon": 2}
+        async with phone.post("/v1/positions", json=position) as answer:
+            assert answer.status == 200, await answer.text()
+    await expect(form.get_by_role("checkbox", name="new")).to_be_visible()
+    await expect(form.get_by_role("checkbox", name="long")).to_be_checked()
     await form.get_by_role("button", name="Send from now on").click()
     await expect(page.get_by_role("alert")).to_contain_text("without + and #")
     await form.get_by_label("Address").fill("mqtts://mqtt.example.org/secret-topic")

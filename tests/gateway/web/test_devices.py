@@ -16,7 +16,7 @@ import pytest_asyncio
 import zxingcpp
 from paho.mqtt import client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Route, expect
 
 from tests.end_to_end.running import Platform, start_platform
 from tests.gateway.running import answered
@@ -220,6 +220,31 @@ async def test_a_file_is_saved_and_the_token_forgotten(visit: Visit, owned: Fake
     await page.get_by_role("link", name="Devices").click()
     await expect(page.locator("app-setup")).to_be_hidden()
     assert "wl_made-by" not in await page.content()
+
+
+async def test_what_is_refused_once_the_code_is_shown_is_news(
+    visit: Visit, owned: FakeGateway
+) -> None:
+    page = visit.page
+    refused: list[dict[str, Any]] = [{"reason": "lat is 95", "count": 2}]
+    asked, answered_late = asyncio.Event(), asyncio.Event()
+
+    async def receipts(route: Route) -> None:
+        told = json.dumps({"refused": refused})
+        asked.set()
+        await answered_late.wait()
+        await route.fulfill(body=told, content_type="application/json")
+
+    await page.route("**/receipts*", receipts)
+    await visit.open(f"{owned.url}#view=devices")
+    adding = asyncio.create_task(add_phone(page, "logger", "GPSLogger (Android)"))
+    await asked.wait()
+    code = page.get_by_role("link", name="Save waylog-gpslogger.properties")
+    await expect(code).to_be_hidden()
+    answered_late.set()
+    await adding
+    refused[0] = {"reason": "lat is 95", "count": 3}
+    await expect(page.locator("app-setup .refused")).to_contain_text("1 message refused: lat is 95")
 
 
 async def test_without_mqtt_it_is_not_offered(visit: Visit, owned: FakeGateway) -> None:

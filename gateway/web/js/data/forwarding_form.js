@@ -37,6 +37,8 @@ export class ForwardingForm extends HTMLElement {
   name = make("input", { name: "name", maxlength: "100", required: true, autocomplete: "off" });
   url = make("input", { name: "url", type: "url", maxlength: "2000", required: true, autocomplete: "off", spellcheck: "false" });
   devices = make("fieldset", { className: "checks" });
+  /** @type {Set<string>} the viewer's devices to choose from, without the user */
+  offered = new Set();
   names = make("fieldset", { className: "checks", hidden: true });
   token = secret("token");
   username = make("input", { name: "username", maxlength: "1000", autocomplete: "off" });
@@ -69,16 +71,28 @@ export class ForwardingForm extends HTMLElement {
     });
   }
 
-  /** @param {string[]} devices the viewer's, without the user */
+  /** @param {string[]} devices the viewer's */
   ask(devices) {
     this.form.reset();
-    this.devices.replaceChildren(make("legend", { text: t("forward.devices") }),
-      make("p", { className: "hint", text: t("forward.all_devices") }),
-      ...devices.map((device) => make("label", { className: "check" }, make("input", { type: "checkbox", name: "device", value: device }), make("span", { text: device }))));
-    this.names.replaceChildren(make("legend", { text: t("forward.names") }),
-      ...devices.map((device) => make("label", {}, make("span", { text: device }), make("input", { name: "named", "data-device": device, maxlength: "100", autocomplete: "off" }))));
-    this.kindChanged();
+    this.devices.replaceChildren(make("legend", { text: t("forward.devices") }), make("p", { className: "hint", text: t("forward.all_devices") }));
+    this.names.replaceChildren(make("legend", { text: t("forward.names") }));
+    this.offered.clear();
+    this.offer(devices);
     this.heading.focus();
+  }
+
+  /**
+   * Add those devices to choose from that are not there yet.
+   * @param {string[]} devices the viewer's
+   */
+  offer(devices) {
+    for (const device of devices.map((each) => each.slice(each.indexOf("/") + 1))) {
+      if (this.offered.has(device)) continue;
+      this.offered.add(device);
+      this.devices.append(make("label", { className: "check" }, make("input", { type: "checkbox", name: "device", value: device }), make("span", { text: device })));
+      this.names.append(make("label", {}, make("span", { text: device }), make("input", { name: "named", "data-device": device, maxlength: "100", autocomplete: "off" })));
+    }
+    this.kindChanged();
   }
 
   /** Forget what was typed. */

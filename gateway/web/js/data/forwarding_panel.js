@@ -22,8 +22,10 @@ export class ForwardingPanel extends HTMLElement {
   /** @type {number | undefined} */
   timer;
   shown = false;
+  /** Whether the platform has said that it sends on. */
+  offered = false;
   drawn = "";
-  add = make("button", { type: "button", className: "primary add", "aria-expanded": "false" }, make("svg-icon", { name: "plus" }), t("forward.add"));
+  add = make("button", { type: "button", className: "primary add", "aria-expanded": "false", hidden: true }, make("svg-icon", { name: "plus" }), t("forward.add"));
   form = make("forwarding-form", { hidden: true });
   error = make("p", { className: "refusal", role: "alert", hidden: true });
   lead = make("p", { className: "hint" });
@@ -38,7 +40,7 @@ export class ForwardingPanel extends HTMLElement {
       this.form.hidden = false;
       this.add.hidden = true;
       this.add.setAttribute("aria-expanded", "true");
-      this.form.ask(this.ownDevices().map((device) => device.slice(device.indexOf("/") + 1)));
+      this.form.ask(this.ownDevices());
     });
     this.form.addEventListener("close", () => { this.forget(); this.add.focus(); });
     this.form.addEventListener("forward", async (event) => {
@@ -59,15 +61,23 @@ export class ForwardingPanel extends HTMLElement {
     clearTimeout(this.timer);
     const found = await attempt(this.error, forwardings, false);
     if (found === null) {
-      this.add.hidden = true;
+      this.offered = false;
       this.forget();
-      this.add.hidden = true;
       setText(this.lead, t("forward.off"));
       return;
     }
-    if (found) this.draw(found);
+    if (found) {
+      this.offered = true;
+      this.add.hidden = !this.form.hidden;
+      this.draw(found);
+    }
     clearTimeout(this.timer);
     if (this.shown) this.timer = window.setTimeout(() => this.load(), POLL_MS);
+  }
+
+  /** The viewer has a further device. */
+  devicesChanged() {
+    if (!this.form.hidden) this.form.offer(this.ownDevices());
   }
 
   /** Ask no more. */
@@ -81,7 +91,7 @@ export class ForwardingPanel extends HTMLElement {
   forget() {
     this.form.forget();
     this.form.hidden = true;
-    this.add.hidden = false;
+    this.add.hidden = !this.offered;
     this.add.setAttribute("aria-expanded", "false");
   }
 

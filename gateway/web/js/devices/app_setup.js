@@ -90,9 +90,10 @@ export class AppSetup extends HTMLElement {
     try {
       const made = await api.makeDeviceToken(this.name.value, /** @type {AppName} */ (this.apps.value));
       this.heardBefore = this.lastHeard(made.device);
-      this.show(made);
+      // Asked before the code is shown: whatever is refused from then on is news.
+      this.refusedBefore = new Map((await this.refusals(made.device)).map(({ reason, count }) => [reason, count]));
+      if (!this.hidden) this.show(made);
       this.dispatchEvent(new Event("made"));
-      this.refusedBefore = new Map((await this.refusals()).map(({ reason, count }) => [reason, count]));
       this.watch();
     } catch (error) {
       this.refusal.textContent = error instanceof Error ? error.message : String(error);
@@ -155,17 +156,20 @@ export class AppSetup extends HTMLElement {
   async watch() {
     const { made } = this;
     if (!made) return;
-    const news = (await this.refusals()).filter(({ reason, count }) => count > (this.refusedBefore.get(reason) ?? 0));
+    const news = (await this.refusals(made.device)).filter(({ reason, count }) => count > (this.refusedBefore.get(reason) ?? 0));
     if (this.made !== made) return;
     this.refused.replaceChildren(...news.map(({ reason, count }) => (
       make("li", { text: t("add.refused", { count: count - (this.refusedBefore.get(reason) ?? 0), reason }) }))));
     this.timer = setTimeout(() => this.watch(), ASK_REFUSALS_MS);
   }
 
-  /** @returns {Promise<Refusal[]>} */
-  async refusals() {
+  /**
+   * @param {string} device
+   * @returns {Promise<Refusal[]>}
+   */
+  async refusals(device) {
     try {
-      return this.made ? await api.refusals(this.made.device) : [];
+      return await api.refusals(device);
     } catch {
       return []; // whether a position came is known without them
     }

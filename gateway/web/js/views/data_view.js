@@ -10,6 +10,7 @@ import { zoneOf } from "../format.js";
 import { t } from "../i18n.js";
 
 /** @import { App } from "../app.js" */
+/** @import { DeviceRecord } from "../device_store.js" */
 /** @import { View } from "../navigation.js" */
 
 /** @typedef {"imports" | "exports" | "forwardings"} TabName */
@@ -25,6 +26,8 @@ export function open(app, room) {
 
 class DataView {
   shown = false;
+  /** @type {Set<string>} the viewer's devices that the panels offer */
+  offered = new Set();
   imports = make("import-panel");
   exports = make("export-panel");
   forwardings = make("forwarding-panel");
@@ -53,6 +56,18 @@ class DataView {
       app.go({ page: "diary", device, day: dateOf(from, zoneOf()), until: null });
     });
     app.addEventListener("known", () => { if (this.shown) this.load(); });
+    app.addEventListener("fix", (event) => {
+      const { device } = /** @type {CustomEvent<DeviceRecord>} */ (event).detail;
+      if (this.shown && !this.offered.has(device) && device.startsWith(`${app.session?.user}/`)) this.devicesChanged();
+    });
+  }
+
+  /** The viewer has devices that the panels do not offer yet. */
+  devicesChanged() {
+    const { app, exports, forwardings } = this;
+    this.offered = new Set(app.store.ownDevices(app.session?.user));
+    exports.load();
+    forwardings.devicesChanged();
   }
 
   show() {
@@ -80,6 +95,7 @@ class DataView {
     this.tabs.element.hidden = false;
     this.tabs.choose(this.tabs.chosen);
     for (const panel of [this.imports, this.forwardings]) if (panel.hidden) panel.rest();
+    this.devicesChanged();
     this[this.tabs.chosen].load();
   }
 }
