@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from gateway.alerts.smtp_settings import SmtpSettings, smtp_settings
 from gateway.limits.addresses import TrustedProxies
 from gateway.limits.bounds import IMPORT_BYTES_MAX, HttpLimits
 from gateway.limits.error_bytes import ERROR_BYTES_PER_MINUTE
@@ -195,6 +196,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LIST",
         help="networks beside the internet, with commas between, whose servers users may have told "
         "of events (webhooks): 192.168.1.0/24 (default: none)",
+    )
+    add(
+        "--smtp-url",
+        metavar="URL",
+        help="the server that takes e-mail in, by which users may be told of events: "
+        "smtps://[USER@]HOST[:465] (TLS), smtp://[USER@]HOST[:587] (STARTTLS, which only a server "
+        "on this machine need not offer) (default: no e-mail)",
+    )
+    add("--smtp-from", metavar="ADDRESS", help="the address that e-mail comes from")
+    add(
+        "--smtp-password-file",
+        type=Path,
+        metavar="FILE",
+        help="the file with the password of USER in --smtp-url",
     )
     add(
         "--trusted-proxy",
@@ -389,6 +404,7 @@ def run(arguments: argparse.Namespace) -> int:
         views=arguments.views or DataDirectory(arguments.data).views,
         append_timeout_s=arguments.append_timeout,
         alert_networks=_networks(arguments.alert_networks),
+        smtp=_smtp(arguments),
     )
     _check_machine(arguments, settings)
     configure_logging()
@@ -429,6 +445,20 @@ def _metrics_access(arguments: argparse.Namespace) -> MetricsAccess:
         raise ConfigError(f"--metrics-token-file {describe_os_error(error)}") from None
     except ValueError as error:
         raise ConfigError(f"--metrics-token-file: {error}") from None
+
+
+def _smtp(arguments: argparse.Namespace) -> SmtpSettings | None:
+    """Return where e-mail is handed in; raises ConfigError."""
+    url, sender, password = (
+        arguments.smtp_url,
+        arguments.smtp_from,
+        arguments.smtp_password_file,
+    )
+    if url is None:
+        if sender is not None or password is not None:
+            raise ConfigError("--smtp-from and --smtp-password-file need --smtp-url")
+        return None
+    return smtp_settings(url, sender, password)
 
 
 def _networks(text: str) -> tuple[str, ...]:

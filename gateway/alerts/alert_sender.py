@@ -1,4 +1,4 @@
-"""Tells users' own servers of events, over HTTP.
+"""Tells users' own servers of events, over HTTP, and their mailboxes.
 
 What waits is in memory: after a kill nothing is told twice, and what was not sent yet is lost, as
 it is with notifications of browsers.
@@ -12,14 +12,14 @@ import math
 import socket
 import time
 from contextvars import ContextVar
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import aiohttp
 import msgspec
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from gateway.alerts.alert_store import Channel
-from gateway.alerts.channel_requests import APPRISE, WEBHOOK
+from gateway.alerts.channel_requests import APPRISE, EMAIL, WEBHOOK, mailbox_of
 from gateway.limits.pools import Turns
 from waylog.bounded_cache import BoundedCache
 from waylog.network.outbound.name_lookups import NameLookups
@@ -27,6 +27,9 @@ from waylog.network.outbound.reachable_networks import ReachableNetworks
 from waylog.network.outbound.webhook_signature import signature_headers, signing_key
 from waylog.network.shares import Shares
 from waylog.process.background import TaskSet
+
+if TYPE_CHECKING:
+    from gateway.alerts.email_sender import EmailSender
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +45,8 @@ _SAY_AGAIN_S: Final = 10.0
 _KNOWN_MAX: Final = 10_000
 #: What is said of a server whatever the reason: nobody learns which names the network has.
 UNREACHABLE: Final = "it cannot be reached, or alerts may not go to its address"
+UNCONFIRMED: Final = "the code that was sent there has not been entered yet"
+NO_EMAIL: Final = "this platform no longer sends e-mail"
 
 _user: ContextVar[str] = ContextVar("_user", default="")
 
@@ -52,6 +57,13 @@ class Told(NamedTuple):
     id: str
     message: dict[str, Any]
     text: str
+
+
+class Outcome(NamedTuple):
+    """Why a notice was not taken, None if it was, and whether it would be refused again."""
+
+    error: str | None
+    is_final: bool
 
 
 class State:
@@ -82,8 +94,10 @@ class _Names(AbstractResolver):
 class AlertSender:
     """Sends on one event loop. `networks` decides about the addresses of connections."""
 
-    def __init__(self, networks: ReachableNetworks) -> None:
+    def __init__(self, networks: ReachableNetworks, email: EmailSender | None = None) -> None:
         self._networks: Final = networks
+        #: None: the platform sends no e-mail.
+        self.email: Final = email
         self._session: aiohttp.ClientSession | None = None
         self._sending: Final = TaskSet("telling a user's server of an event")
         self._waiting: Final = Shares(2 * _WAITING_MAX, _WAITING_EACH_MAX)
@@ -124,30 +138,48 @@ class AlertSender:
             error, _ = await sending
         return error
 
-    async def _sent(
-        self, user: str, channel_id: str, channel: Channel, told: Told
-    ) -> tuple[str | None, bool]:
-        """Return why it failed, and whether it would again."""
+    async def _sent(self, user: str, channel_id: str, channel: Channel, told: Told) -> Outcome:
         _user.set(user)
-        error, is_final = await self._post(channel, told)
+        if channel.kind == EMAIL:
+            outcome = await self._mail(user, channel, told)
+        else:
+            outcome = await self._post(channel, told)
         state = self.state(user, channel_id)
-        state.error = error
-        if error is None:
+        state.error = outcome.error
+        if outcome.error is None:
             state.told = time.time_ns() // 1_000_000
-        return error, is_final
+        return outcome
 
-    async def _post(self, channel: Channel, told: Told) -> tuple[str | None, bool]:
+    async def _mail(self, user: str, channel: Channel, told: Told) -> Outcome:
+        if self.email is None:
+            return Outcome(NO_EMAIL, True)
+        if channel.pending is not None:
+            return Outcome(UNCONFIRMED, True)
+        return await self.email.tell(user, mailbox_of(channel), told.text, told.id)
+
+    async def send_code(
+        self, user: str, channel_id: str, channel: Channel, texts: tuple[str, str]
+    ) -> None:
+        """Send the message with the code of a mailbox; how that went is the channel's state."""
+        async with self._turns.turn(user):
+            if self.email is None:
+                error: str | None = NO_EMAIL
+            else:
+                error, _ = await self.email.send_code(user, mailbox_of(channel), *texts)
+        self.state(user, channel_id).error = error
+
+    async def _post(self, channel: Channel, told: Told) -> Outcome:
         body, headers = request_of(channel, told, time.time_ns() // 1_000_000_000)
         try:
             async with self._opened().post(
                 channel.url, data=body, headers=headers, allow_redirects=False
             ) as answer:
                 if 200 <= answer.status < 300:
-                    return None, True
+                    return Outcome(None, True)
                 is_final = 300 <= answer.status < 500 and answer.status not in (408, 425, 429)
-                return f"it answered {answer.status}", is_final
+                return Outcome(f"it answered {answer.status}", is_final)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
-            return UNREACHABLE, False
+            return Outcome(UNREACHABLE, False)
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -16,6 +17,7 @@ import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from gateway.alerts.confirmation import Pending
 from gateway.alerts.quiet_hours import QuietHours
 
 CHANNELS_PER_USER_MAX: Final = 10
@@ -39,17 +41,20 @@ CREATE TABLE IF NOT EXISTS settings (
 ) STRICT, WITHOUT ROWID;
 """
 
-_Text = Annotated[str, msgspec.Meta(min_length=1, max_length=2000)]
+ChannelName = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+ChannelText = Annotated[str, msgspec.Meta(min_length=1, max_length=2000)]
 
 
 class Channel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A server of a user that is told of events."""
+    """A server or a mailbox of a user that is told of events."""
 
-    name: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+    name: ChannelName
     kind: str
-    url: _Text
-    token: _Text | None = None  # sent as Bearer
-    signing_secret: _Text | None = None  # of webhooks
+    url: ChannelText
+    token: ChannelText | None = None  # sent as Bearer
+    signing_secret: ChannelText | None = None  # of webhooks
+    #: A mailbox that is told of nothing before its code has come back.
+    pending: Pending | None = None
 
     def __repr__(self) -> str:
         """Return a text without secrets, which the URL may hold too."""
@@ -97,10 +102,7 @@ class AlertStore:
 
     def put_channel(self, user: str, channel_id: str, channel: Channel, now_ms: int) -> None:
         """Store a new or changed channel; raises TooManyChannels."""
-        nonce = os.urandom(_NONCE_BYTES)
-        sealed = nonce + self._aes.encrypt(
-            nonce, msgspec.json.encode(channel), _about(user, channel_id)
-        )
+        sealed = self._sealed(user, channel_id, channel)
         with self._lock, self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             (others,) = self._connection.execute(
@@ -113,6 +115,28 @@ class AlertStore:
                 "ON CONFLICT (user, id) DO UPDATE SET sealed = excluded.sealed",
                 (user, channel_id, now_ms, sealed),
             )
+
+    def change_channel(
+        self, user: str, channel_id: str, change: Callable[[Channel], Channel]
+    ) -> Channel | None:
+        """Store what `change` makes of a channel, and return it; None: there is none.
+
+        Nobody else, in another process neither, changes it meanwhile.
+        """
+        with self._lock, self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            row = self._connection.execute(
+                "SELECT sealed FROM channels WHERE user = ? AND id = ?", (user, channel_id)
+            ).fetchone()
+            value = None if row is None else self._opened(user, channel_id, row[0])
+            if value is None:
+                return None
+            changed = change(msgspec.json.decode(value, type=Channel))
+            self._connection.execute(
+                "UPDATE channels SET sealed = ? WHERE user = ? AND id = ?",
+                (self._sealed(user, channel_id, changed), user, channel_id),
+            )
+            return changed
 
     def remove_channel(self, user: str, channel_id: str) -> bool:
         """Delete a channel; return whether there was one."""
@@ -162,6 +186,12 @@ class AlertStore:
         """Close the database."""
         with self._lock:
             self._connection.close()
+
+    def _sealed(self, user: str, channel_id: str, channel: Channel) -> bytes:
+        nonce = os.urandom(_NONCE_BYTES)
+        return nonce + self._aes.encrypt(
+            nonce, msgspec.json.encode(channel), _about(user, channel_id)
+        )
 
     def _opened(self, user: str, channel_id: str, sealed: bytes) -> bytes | None:
         try:

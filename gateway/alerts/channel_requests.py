@@ -1,4 +1,4 @@
-"""Channels, as users ask for them over HTTP: servers of their own that are told of events."""
+"""Channels, as users ask for them over HTTP: servers and mailboxes that are told of events."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from gateway.alerts.alert_store import AlertSettings, Channel
+from gateway.alerts.alert_store import AlertSettings, Channel, ChannelName, ChannelText
 from gateway.alerts.quiet_hours import BadQuietHours
+from gateway.alerts.smtp_settings import BadAddress, check_address
 from waylog.malformed import MALFORMED
 from waylog.network.outbound.webhook_signature import signing_key
 
@@ -16,7 +17,10 @@ from waylog.network.outbound.webhook_signature import signing_key
 WEBHOOK: Final = "webhook"
 APPRISE: Final = "apprise"
 NTFY: Final = "ntfy"
+#: A mailbox, where the platform sends e-mail.
+EMAIL: Final = "email"
 KINDS: Final = (WEBHOOK, APPRISE, NTFY)
+_MAILTO: Final = "mailto:"
 #: Channels that every user has.
 BROWSER: Final = "browser"
 MQTT: Final = "mqtt"
@@ -36,24 +40,40 @@ class ShownChannel(msgspec.Struct, kw_only=True, omit_defaults=True):
     id: str
     name: str
     kind: str
-    #: The server, without path and query of the URL.
+    #: The server, without path and query of the URL; of `email` the address.
     server: str
     has_token: bool = False
     has_signing_secret: bool = False
+    #: A mailbox that its user has yet to confirm: nothing else is sent there.
+    unconfirmed: bool = False
     #: When it was last told of something (ms), and why the last attempt failed.
     told: int | None = None
     error: str | None = None
 
 
-class _Channel(Channel, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    pass
+class _Channel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: ChannelName
+    kind: str
+    url: ChannelText
+    token: ChannelText | None = None
+    signing_secret: ChannelText | None = None
 
 
 class _Settings(AlertSettings, frozen=True, forbid_unknown_fields=True):
     pass
 
 
-def read_channel(body: bytes) -> Channel:
+def kinds(*, sends_email: bool) -> tuple[str, ...]:
+    """Return the kinds of channels that a platform has."""
+    return (*KINDS, EMAIL) if sends_email else KINDS
+
+
+def mailbox_of(channel: Channel) -> str:
+    """Return the address of a channel of kind `email`."""
+    return channel.url.removeprefix(_MAILTO)
+
+
+def read_channel(body: bytes, *, sends_email: bool) -> Channel:
     """Return the channel that a body asks for; raises BadChannel."""
     try:
         asked = msgspec.json.decode(body, type=_Channel)
@@ -61,8 +81,15 @@ def read_channel(body: bytes) -> Channel:
         raise BadChannel(f"not a channel: {error}") from None
     if not asked.name.isprintable() or not asked.name.strip():
         raise BadChannel("name has characters that cannot be shown")
-    if asked.kind not in KINDS:
-        raise BadChannel(f"kind is one of {', '.join(KINDS)}")
+    offered = kinds(sends_email=sends_email)
+    if asked.kind not in offered:
+        raise BadChannel(
+            "this platform sends no e-mail: its operator has set no --smtp-url"
+            if asked.kind == EMAIL
+            else f"kind is one of {', '.join(offered)}"
+        )
+    if asked.kind == EMAIL:
+        return _mailbox(asked)
     _check_url(asked.url)
     token = asked.token
     if token is not None and not (token.isascii() and token.isprintable()):
@@ -77,6 +104,18 @@ def read_channel(body: bytes) -> Channel:
         if len(key) < _SIGNING_BYTES_MIN:
             raise BadChannel(f"signing_secret has to have {_SIGNING_BYTES_MIN} bytes or more")
     return Channel(**_members(asked))
+
+
+def _mailbox(asked: _Channel) -> Channel:
+    if asked.token is not None or asked.signing_secret is not None:
+        raise BadChannel("token and signing_secret are not for kind email")
+    if not asked.url.startswith(_MAILTO):
+        raise BadChannel("url is not mailto:NAME@DOMAIN")
+    try:
+        check_address(asked.url.removeprefix(_MAILTO))
+    except BadAddress as error:
+        raise BadChannel(f"url: {error}") from None
+    return Channel(name=asked.name, kind=EMAIL, url=asked.url)
 
 
 def _members(asked: msgspec.Struct) -> dict[str, Any]:
@@ -103,13 +142,15 @@ def shown_channel(
 ) -> ShownChannel:
     """Return a channel as its user is shown it."""
     parts = urlsplit(channel.url)
+    is_mailbox = channel.kind == EMAIL
     return ShownChannel(
         id=channel_id,
         name=channel.name,
         kind=channel.kind,
-        server=f"{parts.scheme}://{parts.netloc}",
+        server=mailbox_of(channel) if is_mailbox else f"{parts.scheme}://{parts.netloc}",
         has_token=channel.token is not None,
         has_signing_secret=channel.signing_secret is not None,
+        unconfirmed=channel.pending is not None,
         told=told,
         error=error,
     )

@@ -445,7 +445,7 @@ def _paths() -> dict[str, Any]:
             "get": operation(ZONES, "One's own servers that are told of events"),
             "post": operation(
                 ZONES,
-                "A new one: name, kind (webhook, apprise, ntfy), url, token, signing_secret",
+                "A new one: name, kind (webhook, apprise, ntfy, email), url, token, signing_secret",
                 body=True,
                 status="201",
             ),
@@ -456,6 +456,11 @@ def _paths() -> dict[str, Any]:
         },
         "/v1/alert-channels/{channel}/test": {
             "post": operation(ZONES, "Send a test now", path=("channel",))
+        },
+        "/v1/alert-channels/kinds": {"get": operation(ZONES, "The kinds that this platform has")},
+        "/v1/alert-channels/{channel}/confirmation": {
+            "post": operation(ZONES, "Send the code of a mailbox again", path=("channel",)),
+            "put": operation(ZONES, 'Enter it: {"code": "12345678"}', path=("channel",), body=True),
         },
         "/v1/alert-settings": {
             "get": operation(ZONES, "Quiet hours, and the language of texts"),

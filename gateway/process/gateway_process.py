@@ -23,6 +23,7 @@ from gateway.alerts.edited_places import EditedPlaces
 from gateway.alerts.former_zones import FormerZones
 from gateway.alerts.log_table import LogTable
 from gateway.alerts.recent_events import RecentEvents
+from gateway.alerts.smtp_settings import SmtpSettings
 from gateway.bodies.parsing import Parsing
 from gateway.exports.exports import Exports
 from gateway.fixes.erasure_reader import Record, open_erasures
@@ -103,6 +104,7 @@ from waylog.process.machine_lock import MachineLock
 from waylog.sealing.sealing import LogProducer, check_writer_has_key, sealed_if_configured
 
 if TYPE_CHECKING:
+    from gateway.alerts.email_sender import EmailSender
     from gateway.mqtt.listening.listener import MqttServer
 
 logger = logging.getLogger(__name__)
@@ -157,6 +159,8 @@ class GatewaySettings:
     relay: Path | None = None
     #: Networks beside the internet whose servers users may have told of events.
     alert_networks: tuple[str, ...] = ()
+    #: None: no e-mail is sent.
+    smtp: SmtpSettings | None = None
     #: Bytes of the files that a user may upload at a time; 0: no imports.
     import_bytes_max: int = IMPORT_BYTES_MAX
 
@@ -333,7 +337,8 @@ class _Gateway:
             store.rights.secret(ALERTS_SECRET, ALERTS_KEY_BYTES),
         )
         stack.callback(alert_store.close)
-        sender = AlertSender(ReachableNetworks(settings.alert_networks, _own_ports(settings)))
+        networks = ReachableNetworks(settings.alert_networks, _own_ports(settings))
+        sender = AlertSender(networks, _email_sender(settings.smtp))
         self.alerts = Alerts(zones, alert_store, sender, now_ms)
         self.former_zones = FormerZones(zones, alert_store, store, once)
         self.permissions.subscribe(self.former_zones.rights_changed)
@@ -681,6 +686,15 @@ class _Gateway:
                 f"Records of topic {view.topic} taken.",
                 lambda view=view: view.records,  # type: ignore[misc]
             )
+
+
+def _email_sender(settings: SmtpSettings | None) -> EmailSender | None:
+    if settings is None:
+        return None
+    # Imported where an operator has e-mail sent: others do without its memory.
+    from gateway.alerts.email_sender import EmailSender
+
+    return EmailSender(settings)
 
 
 def _own_ports(settings: GatewaySettings) -> set[int]:

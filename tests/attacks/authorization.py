@@ -260,8 +260,10 @@ HTTP: Final = (
         ),
         (
             *_get("/v1/geofences", _ZONE, "/v1/events", "/v1/alert-channels"),
-            *_get("/v1/alert-settings"),
+            *_get("/v1/alert-settings", "/v1/alert-channels/kinds"),
             *_post("/v1/geofences", "/v1/alert-channels", f"{_CHANNEL}/test"),
+            *_post(f"{_CHANNEL}/confirmation"),
+            ("PUT", f"{_CHANNEL}/confirmation"),
             *(("PUT", _ZONE), ("DELETE", _ZONE), ("PUT", _CHANNEL), ("DELETE", _CHANNEL)),
             ("PUT", "/v1/alert-settings"),
         ),

@@ -139,6 +139,30 @@ export function deleteAlertChannel(id) {
   return sendJson("DELETE", `/v1/alert-channels/${encodeURIComponent(id)}`);
 }
 
+/** @returns {Promise<string[]>} the kinds of channels that the platform has */
+export async function alertChannelKinds() {
+  return (await getJson("/v1/alert-channels/kinds")) ?? [];
+}
+
+/**
+ * Have another code sent to a mailbox.
+ * @param {string} id
+ * @returns {Promise<types.AlertChannel>}
+ */
+export function sendAlertCode(id) {
+  return sendJson("POST", `/v1/alert-channels/${encodeURIComponent(id)}/confirmation`);
+}
+
+/**
+ * Enter the code that was sent to a mailbox.
+ * @param {string} id
+ * @param {string} code
+ * @returns {Promise<types.AlertChannel>}
+ */
+export function confirmAlertChannel(id, code) {
+  return sendJson("PUT", `/v1/alert-channels/${encodeURIComponent(id)}/confirmation`, { code });
+}
+
 /**
  * @param {string} id
  * @returns {Promise<types.AlertChannel>}

@@ -164,6 +164,7 @@ class FakeGateway:
         app.router.add_get("/v1/events", self._events)
         app.router.add_get("/v1/alert-channels", self._channels)
         app.router.add_post("/v1/alert-channels", self._make_channel)
+        app.router.add_get("/v1/alert-channels/kinds", self._kinds)
         app.router.add_get("/v1/alert-settings", self._alert_settings)
         app.router.add_put("/v1/alert-settings", self._set_alerts)
         app.router.add_get("/v1/push/key", self._no_push)
@@ -243,6 +244,9 @@ class FakeGateway:
 
     async def _channels(self, request: web.Request) -> web.Response:
         return web.json_response(list(self.channels.values()))
+
+    async def _kinds(self, request: web.Request) -> web.Response:
+        return web.json_response(["webhook", "apprise", "ntfy"])
 
     async def _make_channel(self, request: web.Request) -> web.Response:
         asked = await request.json()

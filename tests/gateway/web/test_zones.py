@@ -238,6 +238,8 @@ async def test_nobody_is_kept_out(
         | {"name": "Schule", "lat": 47.1, "lon": 9.5, "alert": True}
     ]
     lived.channels = {"1": {"id": "1", "name": "Haus", "kind": "webhook", "server": "https://x.y"}}
+    lived.channels["2"] = {"id": "2", "name": "Post", "kind": "email", "server": "a@example.org"}
+    lived.channels["2"] |= {"unconfirmed": True, "error": "x"}
     context = await browser.new_context(
         viewport={"width": width, "height": 844},
         device_scale_factor=PIXEL_RATIO,
@@ -255,8 +257,9 @@ async def test_nobody_is_kept_out(
         await self_check(page, "places")
         await page.get_by_role("button", name="Zonen").click()
         await page.get_by_text("Wie ich es erfahre").click()
-        await page.get_by_text("Server hinzufügen").click()
-        await expect(page.locator(".channels li")).to_have_count(1)
+        await page.get_by_text("Server oder Postfach hinzufügen").click()
+        await expect(page.locator(".channels li")).to_have_count(2)
+        await expect(page.get_by_role("textbox", name="Code: Post")).to_be_visible()
         await self_check(page, "zones")
         await page.locator("zone-list .zone").click()
         await expect(page.locator("zone-editor")).to_be_visible()

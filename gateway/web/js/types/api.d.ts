@@ -297,6 +297,7 @@ export interface AlertChannel {
   server: string;
   has_token?: boolean;
   has_signing_secret?: boolean;
+  unconfirmed?: boolean;
   told?: number;
   error?: string;
 }

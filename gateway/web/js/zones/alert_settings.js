@@ -8,22 +8,26 @@ import { language, t } from "../i18n.js";
 /** @import { AlertChannel, AlertSettings as Settings } from "../types/api.js" */
 
 /** @type {Record<string, string>} */
-const KINDS = { webhook: t("alerts.webhook"), apprise: t("alerts.apprise"), ntfy: t("alerts.ntfy") };
+const KINDS = { email: t("alerts.email"), webhook: t("alerts.webhook"), apprise: t("alerts.apprise"), ntfy: t("alerts.ntfy") };
 
 export class AlertSettings extends HTMLElement {
   /** Events: `channels` (detail: the list, after each change). */
   /** @type {AlertChannel[]} */
   channels = [];
+  /** @type {Settings} */
+  settings = {};
   quiet = make("input", { type: "checkbox" });
   from = make("input", { type: "time", value: "22:00", "aria-label": t("alerts.quiet_from") });
   until = make("input", { type: "time", value: "07:00", "aria-label": t("alerts.quiet_until") });
   list = make("ul", { className: "channels" });
   browser = make("button", { type: "button", className: "plain", hidden: true });
-  kind = make("select", { "aria-label": t("alerts.kind") }, ...Object.entries(KINDS).map(([kind, text]) => make("option", { value: kind, text })));
+  kind = make("select", { "aria-label": t("alerts.kind") });
   name = make("input", { type: "text", maxlength: "100", autocomplete: "off" });
   url = make("input", { type: "url", maxlength: "2000", autocomplete: "off", placeholder: "https://" });
   secret = make("input", { type: "password", maxlength: "1000", autocomplete: "new-password" });
+  urlTitle = make("span");
   secretTitle = make("span");
+  ofSecret = make("label", {}, this.secretTitle, this.secret);
   error = make("p", { className: "refusal", role: "alert", hidden: true });
   /** @type {string | null} the platform's key of Web Push */
   key = null;
@@ -33,8 +37,7 @@ export class AlertSettings extends HTMLElement {
     const form = make("form", { className: "zone-form", novalidate: true },
       make("label", {}, make("span", { text: t("alerts.kind") }), this.kind),
       make("label", {}, make("span", { text: t("zone.name") }), this.name),
-      make("label", {}, make("span", { text: t("alerts.url") }), this.url),
-      make("label", {}, this.secretTitle, this.secret),
+      make("label", {}, this.urlTitle, this.url), this.ofSecret,
       make("footer", {}, make("button", { type: "submit", className: "primary", text: t("alerts.add") })));
     this.replaceChildren(
       make("label", { className: "check" }, this.quiet, make("span", { text: t("alerts.quiet") })),
@@ -45,19 +48,33 @@ export class AlertSettings extends HTMLElement {
       make("details", {}, make("summary", { text: t("alerts.new_channel") }), form),
       this.error);
     form.addEventListener("submit", (event) => { event.preventDefault(); this.add(); });
-    this.kind.addEventListener("change", () => this.drawSecret());
+    this.kind.addEventListener("change", () => this.kindChanged());
     for (const input of [this.quiet, this.from, this.until]) input.addEventListener("change", () => this.attempt(() => this.setQuiet()));
     this.browser.addEventListener("click", () => this.attempt(() => this.allowBrowser()));
-    this.drawSecret();
+    this.offer([]);
   }
 
-  drawSecret() {
+  /** @param {string[]} kinds that the platform has */
+  offer(kinds) {
+    const chosen = this.kind.value;
+    this.kind.replaceChildren(...Object.entries(KINDS).filter(([kind]) => kinds.includes(kind)).map(([kind, text]) => make("option", { value: kind, text })));
+    if (kinds.includes(chosen)) this.kind.value = chosen;
+    this.kindChanged();
+  }
+
+  kindChanged() {
+    const isMailbox = this.kind.value === "email";
+    this.url.type = isMailbox ? "email" : "url";
+    this.url.placeholder = isMailbox ? "name@example.org" : "https://";
+    setText(this.urlTitle, isMailbox ? t("alerts.mailbox") : t("alerts.url"));
     setText(this.secretTitle, this.kind.value === "webhook" ? t("alerts.signing_secret") : t("alerts.token"));
+    this.ofSecret.hidden = isMailbox;
   }
 
   async load() {
     await this.attempt(async () => {
-      const [channels, settings] = await Promise.all([api.alertChannels(), api.alertSettings()]);
+      const [channels, settings, kinds] = await Promise.all([api.alertChannels(), api.alertSettings(), api.alertChannelKinds()]);
+      this.offer(kinds);
       this.show(channels, settings);
     });
     await this.offerBrowser();
@@ -68,6 +85,7 @@ export class AlertSettings extends HTMLElement {
    * @param {Settings} settings
    */
   show(channels, settings) {
+    this.settings = settings;
     this.quiet.checked = Boolean(settings.quiet);
     if (settings.quiet) {
       this.from.value = settings.quiet.from;
@@ -89,10 +107,7 @@ export class AlertSettings extends HTMLElement {
     const state = channel.error ? t("alerts.failed", { reason: channel.error }) : channel.told ? t("alerts.told", { time: moment(channel.told) }) : "";
     const test = make("button", { type: "button", className: "plain", text: t("alerts.test"), "aria-label": `${t("alerts.test")}: ${channel.name}` });
     const remove = make("button", { type: "button", className: "plain danger", text: t("zone.delete"), "aria-label": `${t("zone.delete")}: ${channel.name}` });
-    test.addEventListener("click", () => this.attempt(async () => {
-      const tested = await api.testAlertChannel(channel.id);
-      this.showChannels(this.channels.map((each) => (each.id === channel.id ? tested : each)));
-    }));
+    test.addEventListener("click", () => this.attempt(async () => this.changed(await api.testAlertChannel(channel.id))));
     remove.addEventListener("click", () => this.attempt(async () => {
       await api.deleteAlertChannel(channel.id);
       this.showChannels(this.channels.filter((each) => each.id !== channel.id));
@@ -100,13 +115,43 @@ export class AlertSettings extends HTMLElement {
     return make("li", {},
       make("b", { text: channel.name }), make("span", { className: "detail", text: `${KINDS[channel.kind] ?? channel.kind} · ${channel.server}` }),
       state && make("span", { className: channel.error ? "refusal" : "detail", text: state }),
-      make("div", { className: "actions" }, test, remove));
+      channel.unconfirmed && this.codeForm(channel),
+      make("div", { className: "actions" }, !channel.unconfirmed && test, remove));
+  }
+
+  /**
+   * Where the code of a mailbox is entered.
+   * @param {AlertChannel} channel
+   */
+  codeForm({ id, name }) {
+    const title = t("alerts.code");
+    const code = make("input", { type: "text", name: "code", inputmode: "numeric", autocomplete: "one-time-code", maxlength: "20", required: true, "aria-label": `${title}: ${name}` });
+    const again = make("button", { type: "button", className: "plain", text: t("alerts.code_again"), "aria-label": `${t("alerts.code_again")}: ${name}` });
+    const form = make("form", { className: "code" },
+      make("p", { className: "hint", text: t("alerts.code_sent") }), code,
+      make("footer", { className: "actions" }, again, make("button", { type: "submit", className: "primary", text: t("alerts.confirm"), "aria-label": `${t("alerts.confirm")}: ${name}` })));
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.attempt(async () => this.changed(await api.confirmAlertChannel(id, code.value.trim())));
+    });
+    again.addEventListener("click", () => this.attempt(async () => this.changed(await api.sendAlertCode(id))));
+    return form;
+  }
+
+  /** @param {AlertChannel} channel */
+  changed(channel) {
+    this.showChannels(this.channels.map((each) => (each.id === channel.id ? channel : each)));
   }
 
   async add() {
     await this.attempt(async () => {
-      const secret = this.secret.value ? { [this.kind.value === "webhook" ? "signing_secret" : "token"]: this.secret.value } : {};
-      const made = await api.makeAlertChannel({ kind: this.kind.value, name: this.name.value.trim() || KINDS[this.kind.value] || "", url: this.url.value.trim(), ...secret });
+      const kind = this.kind.value;
+      const isMailbox = kind === "email";
+      // A mailbox is told in the language in which its user asks for it.
+      if (isMailbox && this.settings.language !== language) this.settings = await api.setAlertSettings({ ...this.settings, language });
+      const secret = this.secret.value && !isMailbox ? { [kind === "webhook" ? "signing_secret" : "token"]: this.secret.value } : {};
+      const url = this.url.value.trim();
+      const made = await api.makeAlertChannel({ kind, name: this.name.value.trim() || KINDS[kind] || "", url: isMailbox ? `mailto:${url}` : url, ...secret });
       for (const input of [this.name, this.url, this.secret]) input.value = "";
       this.showChannels([...this.channels, made]);
     });
@@ -115,7 +160,7 @@ export class AlertSettings extends HTMLElement {
   async setQuiet() {
     const quiet = this.quiet.checked && this.from.value && this.until.value
       ? { from: this.from.value, until: this.until.value, time_zone: zoneOf() } : null;
-    await api.setAlertSettings({ quiet, language });
+    this.settings = await api.setAlertSettings({ quiet, language });
   }
 
   /** @param {() => Promise<void>} act */
