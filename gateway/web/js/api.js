@@ -83,6 +83,24 @@ export async function refusals(device) {
   return (await getJson(devicePath(device, "/receipts")))?.refused ?? [];
 }
 
+/**
+ * Of which events of a device the viewer is told.
+ * @param {string} device
+ * @returns {Promise<string[]>}
+ */
+export async function notices(device) {
+  return (await getJson(devicePath(device, "/notices")))?.kinds ?? [];
+}
+
+/**
+ * @param {string} device
+ * @param {string[]} kinds
+ * @returns {Promise<string[]>} what holds from now on
+ */
+export async function chooseNotices(device, kinds) {
+  return (await sendJson("PUT", devicePath(device, "/notices"), { kinds })).kinds;
+}
+
 /** The viewer has no right to it, and will not get one by waiting. */
 export class Forbidden extends Error {}
 

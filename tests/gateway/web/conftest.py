@@ -6,6 +6,7 @@ import asyncio
 import json
 import shutil
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
@@ -89,6 +90,11 @@ class FakeGateway:
         self.alert_settings: dict[str, Any] = {}
         self.place_edits: dict[str, dict[str, Any]] = {}
         self.refuse_zones = ""  # with this reason
+        #: Kinds of events of a device that the user is told of.
+        self.notices: defaultdict[str, list[str]] = defaultdict(
+            lambda: ["enter", "leave", "dwell", "silence", "speeding", "meeting"]
+        )
+        self.refuse_notices = ""  # with this reason
         self.sockets: set[web.WebSocketResponse] = set()
         self.streams: set[web.StreamResponse] = set()
         self.url = ""
@@ -149,6 +155,8 @@ class FakeGateway:
         app.router.add_static("/static/", PAGE)
         app.router.add_get("/v1/devices", self._devices)
         app.router.add_get("/v1/devices/{device}", self._device)
+        app.router.add_get("/v1/devices/{device}/notices", self._notices)
+        app.router.add_put("/v1/devices/{device}/notices", self._choose_notices)
         app.router.add_get("/v1/devices/{device}/{resource}", self._resource)
         app.router.add_get("/v1/pipeline", self._pipeline)
         app.router.add_get("/v1/session", self._who)
@@ -294,6 +302,15 @@ class FakeGateway:
     async def _device(self, request: web.Request) -> web.Response:
         assert self.town is not None
         return web.json_response(self._row_of(self.town, request.match_info["device"]))
+
+    async def _notices(self, request: web.Request) -> web.Response:
+        return web.json_response({"kinds": self.notices[request.match_info["device"]]})
+
+    async def _choose_notices(self, request: web.Request) -> web.Response:
+        if self.refuse_notices:
+            return web.json_response({"error": self.refuse_notices}, status=400)
+        self.notices[request.match_info["device"]] = (await request.json())["kinds"]
+        return await self._notices(request)
 
     async def _resource(self, request: web.Request) -> web.Response:
         device, resource = request.match_info["device"], request.match_info["resource"]

@@ -139,6 +139,11 @@ async def test_a_phone_is_added_heard_of_and_revoked(visit: Visit, platform: Pla
     assert settings["password"] not in await page.content()
     await row.get_by_role("button").first.click()
     await expect(row.locator(".refused-today")).to_contain_text("1 message refused: ")
+    await row.get_by_role("checkbox", name="is too fast").uncheck()
+    kinds = await page.evaluate(
+        "fetch('/v1/devices/anna%2Fmy_phone/notices').then((a) => a.json())"
+    )
+    assert kinds["chosen"] and "speeding" not in kinds["kinds"] and "silence" in kinds["kinds"]
     await row.get_by_role("button", name="Revoke access").click()
     dialog = page.get_by_role("dialog", name="Revoke the access of anna/my_phone?")
     await dialog.get_by_role("button", name="Revoke access").click()
@@ -220,6 +225,30 @@ async def test_a_file_is_saved_and_the_token_forgotten(visit: Visit, owned: Fake
     await page.get_by_role("link", name="Devices").click()
     await expect(page.locator("app-setup")).to_be_hidden()
     assert "wl_made-by" not in await page.content()
+
+
+async def test_events_beside_those_of_zones_are_chosen(visit: Visit, owned: FakeGateway) -> None:
+    page = visit.page
+    await visit.open(f"{owned.url}#view=devices&device=demo/phone")
+    silence = page.get_by_role("checkbox", name="has been silent for longer than usual")
+    await expect(silence).to_be_checked()
+    await silence.uncheck()
+    await expect(page.get_by_role("checkbox", name="is too fast")).to_be_checked()
+    for _ in range(2):  # the list is built anew beneath it, and the page is opened again
+        owned.fix("demo/phone", *VADUZ, battery=13)
+        await owned.send("fix", owned.rows["demo/phone"])
+        await expect(page.locator("[data-device='demo/phone']")).to_contain_text("13 %")
+        await expect(silence).not_to_be_checked()
+        await expect(silence).to_be_enabled()
+        assert owned.notices["demo/phone"] == ["enter", "leave", "dwell", "speeding", "meeting"]
+        await page.reload()
+    # Those of another device are its own; what could not be stored is not shown as if it were.
+    await page.locator("[data-device='demo/tablet']").get_by_role("button").first.click()
+    await expect(silence).to_be_checked()
+    owned.refuse_notices = "too many choices"
+    await silence.click()
+    await expect(page.get_by_role("alert")).to_contain_text("too many choices")
+    await expect(silence).to_be_checked()
 
 
 async def test_what_is_refused_once_the_code_is_shown_is_news(

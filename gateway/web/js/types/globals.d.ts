@@ -4,6 +4,7 @@ import type { ForwardingForm } from "../data/forwarding_form.js";
 import type { ForwardingPanel } from "../data/forwarding_panel.js";
 import type { ImportPanel } from "../data/import_panel.js";
 import type { AppSetup } from "../devices/app_setup.js";
+import type { DeviceNotices } from "../devices/device_notices.js";
 import type { DayPlayer } from "../diary/day_player.js";
 import type { DayTimeline } from "../diary/day_timeline.js";
 import type { MonthCalendar } from "../diary/month_calendar.js";
@@ -45,6 +46,7 @@ declare global {
     "day-player": DayPlayer;
     "day-timeline": DayTimeline;
     "device-list": DeviceList;
+    "device-notices": DeviceNotices;
     "device-panel": DevicePanel;
     "month-calendar": MonthCalendar;
     "navigation-bar": NavigationBar;

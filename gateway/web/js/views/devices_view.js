@@ -3,6 +3,7 @@
 import { complain } from "../complaints.js";
 import * as api from "../api.js";
 import "../devices/app_setup.js";
+import "../devices/device_notices.js";
 import { make, setText } from "../dom.js";
 import { ageClass, agePhrase, coordinates, moment, percent } from "../format.js";
 import { t } from "../i18n.js";
@@ -45,6 +46,8 @@ class DevicesView {
   list = make("ul", { className: "own-devices" });
   setup = make("app-setup", { hidden: true });
   error = make("p", { className: "refusal", role: "alert", hidden: true });
+  /** One for all devices, of which one at a time is open. */
+  notices = make("device-notices");
   confirmation = make("dialog", { className: "guide confirm", "aria-labelledby": "confirm-title" });
 
   /**
@@ -246,11 +249,12 @@ class DevicesView {
     }
     if (this.manages) act("setup", t("devices.set_up"), () => this.askForPhone(name));
     if (tokens) act("revoke", t("devices.revoke"), () => this.confirmRevoke(device, name));
+    if (this.manages) this.notices.show(device);
     return make("div", { className: "own-details" },
       make("dl", {}, ...facts.filter(([, value]) => value).map(([title, value, age]) => make("div", {}, make("dt", { text: title }), make("dd", { text: value, "data-age": age })))),
       this.refused.length > 0 && make("div", { className: "refused-today" }, make("h3", { text: t("devices.refused_today") }),
         make("ul", { className: "refused" }, ...this.refused.map(({ reason, count }) => make("li", { text: t("add.refused", { count, reason }) })))),
-      actions);
+      this.manages && this.notices, actions);
   }
 
   /**
