@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import socket
 import time
 from contextvars import ContextVar
@@ -27,6 +26,7 @@ from waylog.network.outbound.reachable_networks import ReachableNetworks
 from waylog.network.outbound.webhook_signature import signature_headers, signing_key
 from waylog.network.shares import Shares
 from waylog.process.background import TaskSet
+from waylog.process.log_throttle import LogThrottle, since_last_line
 
 if TYPE_CHECKING:
     from gateway.alerts.email_sender import EmailSender
@@ -41,7 +41,6 @@ _WAITING_MAX: Final = 400
 _WAITING_EACH_MAX: Final = 40
 _SENT_AT_ONCE: Final = 20
 _SENT_AT_ONCE_EACH: Final = 4
-_SAY_AGAIN_S: Final = 10.0
 _KNOWN_MAX: Final = 10_000
 #: What is said of a server whatever the reason: nobody learns which names the network has.
 UNREACHABLE: Final = "it cannot be reached, or alerts may not go to its address"
@@ -103,7 +102,7 @@ class AlertSender:
         self._waiting: Final = Shares(2 * _WAITING_MAX, _WAITING_EACH_MAX)
         self._turns: Final = Turns(_SENT_AT_ONCE, _SENT_AT_ONCE_EACH)
         self._states: Final = BoundedCache[tuple[str, str], State](lambda _: State(), _KNOWN_MAX)
-        self._said = -math.inf
+        self._left_out: Final = LogThrottle()
 
     def state(self, user: str, channel_id: str) -> State:
         """Return how the last attempt went."""
@@ -112,10 +111,12 @@ class AlertSender:
     def tell(self, user: str, channel_id: str, channel: Channel, told: Told) -> None:
         """Send a notice, and again if the server is away; never waits."""
         if not self._waiting.take(user):
-            now = asyncio.get_running_loop().time()
-            if now - self._said >= _SAY_AGAIN_S:
-                self._said = now
-                logger.warning("servers are slow: alerts of user %r are left out", user)
+            unsaid = self._left_out.count(time.monotonic())
+            if unsaid is not None:
+                logger.warning(
+                    "servers are slow: alerts of user %r are left out%s",
+                    *(user, since_last_line(unsaid)),
+                )
             return
         self._sending.start(self._in_turn(user, channel_id, channel, told))
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import Any, Final
 
 from gateway.alerts.log_table import LogTable
 from waylog.history.place_edits import PlaceEdit, apply_edits
 from waylog.kafka.clients import LogUnreachable
+from waylog.process.log_throttle import LogThrottle, since_last_line
 
 logger = logging.getLogger(__name__)
 
@@ -17,13 +19,18 @@ class EditedPlaces:
 
     def __init__(self, edits: LogTable[PlaceEdit]) -> None:
         self.edits: Final = edits
+        self._unedited: Final = LogThrottle()
 
     async def of_device(self, device: str) -> list[PlaceEdit]:
         """Return the edits of a device's places; none while the log does not answer."""
         try:
             known = await self.edits.of(device.partition("/")[0])
         except LogUnreachable as error:
-            logger.warning("places are shown without their edits: %s", error)
+            unsaid = self._unedited.count(time.monotonic())
+            if unsaid is not None:
+                logger.warning(
+                    "places are shown without their edits: %s%s", error, since_last_line(unsaid)
+                )
             return []
         return [edit for edit in known.values() if edit.device == device]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import formatdate, make_msgid
@@ -14,6 +15,7 @@ from gateway.alerts.alert_sender import Outcome
 from gateway.alerts.smtp_settings import SmtpSettings
 from waylog.bounded_cache import BoundedCache
 from waylog.network.token_bucket import TokenBucket
+from waylog.process.log_throttle import LogThrottle, since_last_line
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +44,7 @@ class EmailSender:
         self._of_mailbox: Final = _buckets(_DAILY, _AT_ONCE)
         self._codes_of_user: Final = _buckets(_CODES_DAILY, _CODES_DAILY)
         self._codes_of_mailbox: Final = _buckets(_CODES_DAILY, _CODES_DAILY)
+        self._not_taken: Final = LogThrottle()
 
     async def tell(self, user: str, address: str, text: str, message_id: str) -> Outcome:
         """Send a notice to a mailbox that its user has confirmed."""
@@ -88,11 +91,13 @@ class EmailSender:
         code = _code_of(error)
         # RFC 5321, section 4.2.1: 5yz is for good.
         is_final = 500 <= code < 600
-        logger.warning(
-            "e-mail was not taken by %s:%d: %s%s",
-            *(self._settings.host, self._settings.port, type(error).__name__),
-            f" ({code})" if code else "",
-        )
+        unsaid = self._not_taken.count(time.monotonic())
+        if unsaid is not None:
+            logger.warning(
+                "e-mail was not taken by %s:%d: %s%s%s",
+                *(self._settings.host, self._settings.port, type(error).__name__),
+                *(f" ({code})" if code else "", since_last_line(unsaid)),
+            )
         return Outcome(REFUSED if is_final else AWAY, is_final)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
@@ -23,6 +24,9 @@ from waylog.sealing.sealing import LogProducer
 logger = logging.getLogger(__name__)
 
 ValueT = TypeVar("ValueT")
+
+#: How long a failure to read the topic stands for all who ask, who would each wait for another one.
+_FAILURE_STANDS_S: Final = 5.0
 
 
 class LogTable(Generic[ValueT]):
@@ -48,6 +52,8 @@ class LogTable(Generic[ValueT]):
         self._by_owner: dict[str, dict[str, ValueT]] = {}
         self._opening = asyncio.Lock()
         self._reader: BatchReader | None = None
+        self._failure = ""
+        self._failure_ends = -math.inf
         #: The next offset of each partition, and who waits for one.
         self._next: dict[int, int] = {}
         self._news = asyncio.Event()
@@ -110,19 +116,26 @@ class LogTable(Generic[ValueT]):
         async with self._opening:
             if self._reader is not None:
                 return
+            now = asyncio.get_running_loop().time
+            if now() < self._failure_ends:
+                raise LogUnreachable(self._failure)
             try:
-                await asyncio.to_thread(
-                    ensure_topics, self._servers, [self._topic], timeout_s=ANSWER_S
-                )
-            except KafkaException as error:
-                raise LogUnreachable(f"topic {self._topic.name}: {error_text(error)}") from error
-            try:
-                self._reader = await follow(
-                    self._servers, self._client_id, self._topic.name, self._take
-                )
-            except BaseException:
-                self._by_owner.clear()
+                self._reader = await self._opened()
+            except LogUnreachable as error:
+                self._failure = str(error)
+                self._failure_ends = now() + _FAILURE_STANDS_S
                 raise
+
+    async def _opened(self) -> BatchReader:
+        try:
+            await asyncio.to_thread(ensure_topics, self._servers, [self._topic], timeout_s=ANSWER_S)
+        except KafkaException as error:
+            raise LogUnreachable(f"topic {self._topic.name}: {error_text(error)}") from error
+        try:
+            return await follow(self._servers, self._client_id, self._topic.name, self._take)
+        except BaseException:
+            self._by_owner.clear()
+            raise
 
     def _take(self, records: Sequence[Any]) -> None:
         for record in records:

@@ -26,6 +26,10 @@ _OFFSET_DIGITS_MAX: Final = 12
 _TIME_DIGITS_MAX: Final = 15
 
 
+class BadMoment(CommandError):
+    """A text names neither an offset nor a time."""
+
+
 def watermarks(
     access: LogAccess, consumer: Consumer, topic: str, partition: int
 ) -> tuple[int, int]:
@@ -61,7 +65,7 @@ def is_offset(where: str) -> bool:
 def find_offset(
     access: LogAccess, consumer: Consumer, topic: str, partition: int, where: str
 ) -> int:
-    """Return the offset for a text as in `WHERE_HELP`; raises KafkaException and CommandError."""
+    """Return the offset for a text as in `WHERE_HELP`; raises KafkaException and BadMoment."""
     low, high = watermarks(access, consumer, topic, partition)
     if where in {"beginning", "earliest"}:
         return low
@@ -78,7 +82,7 @@ def find_offset(
 def parse_time(text: str) -> int:
     """Parse milliseconds, ISO 8601 (UTC without a zone) or a time ago such as 2h.
 
-    Returns milliseconds since 1970; raises CommandError.
+    Returns milliseconds since 1970; raises BadMoment.
     """
     if text.isdecimal() and len(text) <= _TIME_DIGITS_MAX:
         return int(text)
@@ -88,7 +92,7 @@ def parse_time(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise CommandError(
+        raise BadMoment(
             f"{text!r} is not a time: milliseconds, 2026-11-21T08:00:00 or 2h (ago) are expected"
         ) from None
     if moment.tzinfo is None:

@@ -15,6 +15,7 @@ from gateway.http.requests.responses import Refused, unavailable
 from gateway.operations.operations import Operations
 from gateway.users.auth import Identity
 from waylog.administration.log_access import LogAway, NotInLog
+from waylog.administration.offsets import BadMoment
 from waylog.cli import CommandError
 from waylog.config import ConfigError
 from waylog.kafka.clients import LogUnreachable
@@ -112,6 +113,8 @@ def _refusal(error: Exception) -> Exception:
         return Refused(404, str(error))
     if isinstance(error, LogAway | LogUnreachable | TimeoutError):
         return unavailable(str(error) or "the log does not answer in time")
+    if isinstance(error, BadMoment):
+        return Refused(400, str(error))
     if isinstance(error, CommandError | ConfigError):
         return Refused(409, str(error))
     if isinstance(error, KafkaException):
