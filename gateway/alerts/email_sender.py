@@ -7,6 +7,7 @@ import time
 from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import formatdate, make_msgid
+from hashlib import sha256
 from typing import Final
 
 import aiosmtplib
@@ -111,7 +112,11 @@ def message_of(
     message["Subject"] = _one_line(subject)
     message["Date"] = formatdate()
     domain = sender.rpartition("@")[2]
-    message["Message-ID"] = f"<{message_id}@{domain}>" if message_id else make_msgid(domain=domain)
+    message["Message-ID"] = (
+        make_msgid(domain=domain)
+        if message_id is None
+        else f"<{sha256(message_id.encode()).hexdigest()}@{domain}>"
+    )
     # RFC 3834: no machine answers it.
     message["Auto-Submitted"] = "auto-generated"
     message.set_content(f"{text}\n")
