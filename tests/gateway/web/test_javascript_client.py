@@ -15,7 +15,7 @@ from playwright.async_api import Browser, Page
 from tests.consumers.running import Broker
 from tests.gateway.running import Gateway, Login
 from tests.ports import reserved_ports
-from waylog.client import Client
+from waylog.client import Client, Position
 from waylog.kafka.clients import ensure_topics
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
@@ -97,11 +97,14 @@ async def test_what_is_sent_is_read_back(script: Script, gateway: Gateway) -> No
           time: new Date(began + minute * 60000), speed: minute < 30 ? 9 : 0 }));
         const sent = await waylog.send(positions);
         const again = await waylog.send(positions);
+        const dog = { device: "dog", lat: 1, lon: 2 };
+        const dogs = [];
+        for (const each of [dog, dog, { ...dog, id: "other" }]) dogs.push(await waylog.send(each));
         const day = { since: new Date(began - 3600000), until: began + 23 * 3600000 };
         const track = await until(() => waylog.track(name, day), (track) => track.length >= 60);
         return {
-          sent, again, track, part: await waylog.track(name, { since: began + 30 * 60000 }),
-          device: await waylog.device(name), devices: await every(waylog.devices()),
+          sent, again, dogs, track, part: await waylog.track(name, { since: began + 30 * 60000 }),
+          device: await waylog.device(name), devices: (await every(waylog.devices())).slice(0, 1),
           gpx: await waylog.trackFile(name, "gpx", day), timeline: await waylog.timeline(name, day),
           days: await waylog.days(name, { ...day, timeZone: "Europe/Vaduz" }),
           totals: await waylog.statistics(name, { ...day, by: "month" }),
@@ -116,6 +119,8 @@ async def test_what_is_sent_is_read_back(script: Script, gateway: Gateway) -> No
     )
     assert len(set(found["sent"]["ids"])) == 60 and found["sent"]["rejected"] == []
     assert found["again"] == found["sent"]
+    # Without a time, too.
+    assert found["dogs"][0] == found["dogs"][1] != found["dogs"][2]
     with Client(script.url, user=script.login.name, token=script.login.token) as waylog:
         points = await asyncio.to_thread(waylog.track, name)
         assert [tuple(point.values()) for point in found["track"]] == [
@@ -273,13 +278,16 @@ async def test_nothing_is_lost_over_a_kill_of_the_gateway(script: Script, gatewa
     await grown("seen", 5)
     await asyncio.to_thread(gateway.kill)
     await asyncio.to_thread(gateway.start)
+    with Client(script.url, user=script.login.name, token=script.login.token) as waylog:
+        for lat in range(41, 61):
+            await asyncio.to_thread(waylog.send, Position(device="phone", lat=lat, lon=0))
     await grown("sent", 39)
-    state = await grown("seen", 40)
+    state = await grown("seen", 60)
     assert "failed" not in state
     assert len(set(state["sent"])) == 39
-    assert set(state["seen"]) == set(range(1, 41))
+    assert set(state["seen"]) == set(range(1, 61))
     # The newest ones may come twice, and nothing else does.
-    assert len(state["seen"]) <= 42
+    assert len(state["seen"]) <= 62
     ended = await script(
         """
         state.stop.abort();

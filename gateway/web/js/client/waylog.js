@@ -237,7 +237,6 @@ export class Client {
           else if (event === "address" && isWanted(found)) yield { type: "address", address: found };
         }
       } catch (error) {
-        if (signal?.aborted) return;
         const isLost = error instanceof Unreachable || (error instanceof ApiError && LATER.has(error.status));
         if (!isLost) throw error;
         cause = error.message;
