@@ -7,6 +7,7 @@ what only wants a job's command does not load pyspark.
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -42,7 +43,15 @@ _MODULES: Final = {
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
+    try:
+        return getattr(import_module(_MODULES[name]), name)
+    except ImportError as error:
+        if Path(__file__).exists():
+            raise
+        raise ImportError(
+            f"{__file__}: Python loads no compiled modules out of a zip, as of --py-files; install "
+            f"Waylog, or ship an environment by --archives (docs/spark.md): {error}"
+        ) from error
 
 
 def __dir__() -> list[str]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import socket
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from geoservice.reverse.geocoder import Geocoder
+from geoservice.reverse.geocoder import Geocoder
 
 # A worker serves one query after the other; the pages of a mapped file are shared by all workers.
 _OPEN_MAX: Final = 4
@@ -31,8 +30,6 @@ def open_geocoder(index: str | None) -> Geocoder:
 
 @lru_cache(maxsize=_OPEN_MAX)
 def _opened(path: Path | None, _number: int, _changed_ns: int) -> Geocoder:
-    from geoservice.reverse.geocoder import Geocoder
-
     return Geocoder.open(path)
 
 

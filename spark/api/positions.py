@@ -8,6 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark.api.geocoders import open_geocoder
+
 if TYPE_CHECKING:
     from geoservice.reverse.geocoder import Place
 
@@ -45,8 +47,6 @@ def addresses(
     lat: pa.Array, lon: pa.Array, index: str | None, zoom: int, languages: tuple[str, ...]
 ) -> pa.Array:
     """Return addresses as ADDRESS, null for null and where there is no place."""
-    from spark.api.geocoders import open_geocoder
-
     geocoder = open_geocoder(index)
     known = pc.is_valid(lat)
     results = geocoder.reverse_batch(
