@@ -1,8 +1,9 @@
 """The history without Spark: the same files, written by this process alone.
 
 For machines without enough memory for a JVM. The position is in `_checkpoint/arrow.json`, which is
-written after each batch. Rows that Spark has written since are recognised by their files and not
-written again, so the two can be used in turn.
+written after each batch. What Spark has written since is known from its write-ahead log; rows of a
+batch that it has not finished are recognised by their files and not written again. So the two can
+be used in turn.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -46,7 +47,10 @@ class ArrowHistory:
         batch_rows: int,
         on_batch: Callable[[Committed, float], None],
         watchdog: ProgressWatchdog,
+        written: Mapping[int, int] | None = None,
     ) -> None:
+        """`written` are the next offsets after what another engine has finished."""
+        self._written = {} if written is None else dict(written)
         self._servers = bootstrap_servers
         self._topic = topic
         self._storage = storage
@@ -56,13 +60,20 @@ class ArrowHistory:
         self._watchdog = watchdog
         self._offsets = open_log(bootstrap_servers)
 
+    def start(self) -> dict[int, int]:
+        """Return the next offset of each partition after all batches that are finished."""
+        position = self._read_checkpoint()
+        for partition, offset in self._written.items():
+            position[partition] = max(position.get(partition, 0), offset)
+        return position
+
     def run(self, stopping: threading.Event, trigger_s: float, *, once: bool) -> None:
         """Write batches; without `once`, wait for a log that does not answer.
 
         With `once`, raises LogUnreachable when the log does not answer.
         """
         try:
-            position = self._read_checkpoint()
+            position = self.start()
             target = None
             while not stopping.is_set():
                 started = time.monotonic()

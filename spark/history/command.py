@@ -24,6 +24,7 @@ from waylog.history.storage_url import check_storage_url
 #: Options of `history run` that only Spark has, with their defaults.
 _OF_SPARK: Final = {
     "source": "python", "jars": "", "packages": "", "master": "local[2]", "checkpoint": None,
+    "on_stall": "wait",
 }  # fmt: skip
 #: Spark's forms of a master URL (org.apache.spark.SparkMasterRegex).
 _MASTER: Final = re.compile(r"local(-cluster)?(\[.*\])?|(spark|k8s)://.+|yarn")
@@ -83,6 +84,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--trigger-seconds", metavar="S", type=float, default=5.0, help="time between batches (5)")
     add("--starting-offsets", choices=("earliest",), default="earliest", help=argparse.SUPPRESS)
+    add(
+        "--stalled-after",
+        metavar="S",
+        type=float,
+        default=300.0,
+        help="seconds that records may wait without any being written, before that is told (300)",
+    )
+    add(
+        "--on-stall",
+        choices=("wait", "arrow"),
+        default="wait",
+        help="arrow: go on without Spark when records have waited for so long",
+    )
     add("--places", metavar="URL", help="also keep favourite places there")
     add(
         "--places-interval",
@@ -255,11 +269,15 @@ def check(arguments: argparse.Namespace) -> None:
         return
     check_bootstrap_servers(arguments.bootstrap_servers)
     check_finite(arguments, "--trigger-seconds", "--places-interval")
-    check_finite(arguments, "--compact-interval", "--compact-settled")
+    check_finite(arguments, "--compact-interval", "--compact-settled", "--stalled-after")
     if not (arguments.trigger_seconds > 0 and arguments.places_interval > 0):
         raise ConfigError("--trigger-seconds and --places-interval are more than 0")
     if not (arguments.compact_interval >= 0 and arguments.compact_settled >= 0):
         raise ConfigError("--compact-interval and --compact-settled are at least 0")
+    if not arguments.stalled_after > 0:
+        raise ConfigError("--stalled-after is more than 0")
+    if arguments.on_stall == "arrow" and arguments.once:
+        raise ConfigError("--on-stall arrow is for a job that goes on; --once ends with the error")
     if arguments.batch_rows < 1:
         raise ConfigError("--batch-rows is at least 1")
     check_storage_url("--out", arguments.out, written=True)
@@ -270,7 +288,10 @@ def check(arguments: argparse.Namespace) -> None:
         return
     for option, value in _OF_SPARK.items():
         if getattr(arguments, option) != value:
-            raise ConfigError(f"--{option} is for --engine spark; --engine arrow has no use for it")
+            raise ConfigError(
+                f"--{option.replace('_', '-')} is for --engine spark; --engine arrow has no use "
+                "for it"
+            )
 
 
 def _check_spark(arguments: argparse.Namespace) -> None:
@@ -326,6 +347,8 @@ def _run(arguments: argparse.Namespace) -> int:
         jars=_listed(arguments.jars),
         packages=_listed(arguments.packages),
         batch_rows=arguments.batch_rows,
+        stalled_after_s=arguments.stalled_after,
+        on_stall=arguments.on_stall,
     )
     logger = logging.getLogger("spark.history")
 

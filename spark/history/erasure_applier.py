@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final
 
 from spark.history.erase import ErasureReport, erase_history, erase_places
-from spark.history.thread_steps import ThreadSteps
+from spark.history.health.thread_steps import ThreadSteps
 from waylog.config import ConfigError
 from waylog.history.erasures import ErasureLog
 from waylog.history.history_reader import HistoryReader, HistoryUnreadable, read_erased

@@ -10,6 +10,7 @@ others.
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -21,12 +22,18 @@ from typing import TYPE_CHECKING, Any, Final
 from spark.fixes.log_source import open_log
 from spark.fixes.staging import StagedFile
 from spark.history.files import RECENT_IDS, Committed, HistoryFiles
-from spark.history.job_status import JobStatus
+from spark.history.health.job_status import JobStatus
+from spark.history.health.query_progress import QueryProgress
+from spark.history.health.thread_steps import ThreadSteps
 from spark.history.periodic_compaction import PeriodicCompaction
-from spark.history.query_progress import QueryProgress
-from spark.history.thread_steps import ThreadSteps
 from spark.runtime.checkpoint import check_checkpoint
-from spark.runtime.session import DEFAULT_MASTER, close_session, jvm_end, open_session_unless
+from spark.runtime.session import (
+    DEFAULT_MASTER,
+    close_session,
+    jvm_end,
+    kill_session,
+    open_session_unless,
+)
 from waylog.cli import CommandError
 from waylog.history.storage import Storage
 from waylog.kafka.clients import LogForbidden, LogUnreachable
@@ -87,6 +94,9 @@ class HistorySettings:
     packages: Sequence[str] = field(default_factory=tuple)
     recent_ids: int = RECENT_IDS
     batch_rows: int = 250_000
+    # Seconds that records may wait without a batch being written, and what is done then.
+    stalled_after_s: float = 300.0
+    on_stall: str = "wait"  # or "arrow": without Spark from then on
 
     @property
     def checkpoint_url(self) -> str:
@@ -94,6 +104,16 @@ class HistorySettings:
         check_checkpoint(self.out, self.checkpoint)
         base = self.checkpoint or f"{Storage(self.out).spark_url}/_checkpoint"
         return f"{base.rstrip('/')}/{self.source}"
+
+    @property
+    def checkpoint_in_out(self) -> str | None:
+        """The folder in `out` with the offsets of the Python source; None if they are elsewhere."""
+        own = self.checkpoint is None and self.source == "python"
+        return "_checkpoint/python" if own else None
+
+
+class Stalled(Exception):
+    """Spark writes nothing, and another engine is to go on."""
 
 
 class HistoryJob:
@@ -118,7 +138,12 @@ class HistoryJob:
             [Path(self._storage.path)] if self._storage.local else [],
             self._steps,
             self._report_no_more,
+            settings.stalled_after_s,
         )
+        # Held while a batch is given its names, and taken from Spark for good before another engine
+        # writes.
+        self._writing = threading.Lock()
+        self._spark_may_write = True
         self._stopping = threading.Event()
         self._new_rows = threading.Event()
         self.total = Committed()
@@ -167,10 +192,7 @@ class HistoryJob:
             )
             if session is None:
                 return self.total
-            try:
-                self._run_in(session)
-            finally:
-                close_session(session)
+            self._run_in(session)
         except BaseException:
             # What the end waits for may hang.
             self._stop_limit.begin()
@@ -256,33 +278,59 @@ class HistoryJob:
                 )
 
     def _run_in(self, session: SparkSession) -> None:
-        from spark.runtime.tasks import SparkEngine
+        from spark.runtime.tasks import LocalEngine, ReplaceableEngine, SparkEngine
 
-        self._run_streams(lambda: self._run_query(session), SparkEngine(session))
+        engine = ReplaceableEngine(SparkEngine(session))
+        try:
+            self._start_upkeep(engine)
+            try:
+                self._repeat(lambda: self._run_watched(session))
+            except Stalled as stalled:
+                logger.error("%s; the history goes on with --engine arrow", stalled)
+                with self._writing:
+                    self._spark_may_write = False
+                engine.current = LocalEngine(1)
+                kill_session(session)
+                # What this process has seen of the files is of its own batches.
+                self._files.open()
+                self._repeat(self._run_arrow_batches)
+            self._end_places(engine)
+        finally:
+            close_session(session)
 
     def _run_arrow(self) -> None:
-        from spark.history.arrow import ArrowHistory
         from spark.runtime.tasks import LocalEngine
 
-        def run() -> None:
-            history = ArrowHistory(
-                self._settings.bootstrap_servers,
-                LOCATION,
-                self._storage,
-                self._files,
-                batch_rows=self._settings.batch_rows,
-                on_batch=self._on_committed,
-                watchdog=self._watchdog,
-            )
-            self._report_ready()
-            history.run(self._stopping, self._settings.trigger_s, once=self._settings.once)
+        engine = LocalEngine(1)
+        self._start_upkeep(engine)
+        self._repeat(self._run_arrow_batches)
+        self._end_places(engine)
 
-        self._run_streams(run, LocalEngine(1))
+    def _run_arrow_batches(self) -> None:
+        from spark.history.arrow import ArrowHistory
 
-    def _run_streams(self, run: Callable[[], None], engine: Engine) -> None:
-        """Run until the end of the log (`once`) or a stop; restart after failures."""
-        with_places = self._settings.places is not None
-        if with_places and not self._settings.once:
+        history = ArrowHistory(
+            self._settings.bootstrap_servers,
+            LOCATION,
+            self._storage,
+            self._files,
+            batch_rows=self._settings.batch_rows,
+            on_batch=self._on_committed,
+            watchdog=self._watchdog,
+            written=self._written_by_spark(),
+        )
+        self._status.begins(history.start())
+        self._report_ready()
+        history.run(self._stopping, self._settings.trigger_s, once=self._settings.once)
+
+    def _written_by_spark(self) -> dict[int, int] | None:
+        from spark.history.spark_offsets import committed_offsets
+
+        checkpoint = self._settings.checkpoint_in_out
+        return None if checkpoint is None else committed_offsets(self._storage, checkpoint)
+
+    def _start_upkeep(self, engine: Engine) -> None:
+        if self._settings.places is not None and not self._settings.once:
             self._start(partial(self._keep_places, engine), "places", daemon=True)
         if self._settings.compact_interval_s and not self._settings.once:
             upkeep = PeriodicCompaction(
@@ -293,6 +341,17 @@ class HistoryJob:
                 self._steps,
             )
             self._ending.append(self._start(upkeep.run, "upkeep", daemon=False))
+
+    def _end_places(self, engine: Engine) -> None:
+        settings = self._settings
+        if settings.places is not None and settings.once and not self._stopping.is_set():
+            self._write_places(engine)
+
+    def _repeat(self, run: Callable[[], None]) -> None:
+        """Run until the end of the log (`once`) or a stop; restart after failures.
+
+        Raises Stalled if another engine is to go on.
+        """
         failures = 0
         while not self._stopping.is_set():
             started = time.monotonic()
@@ -302,6 +361,8 @@ class HistoryJob:
                 run()
                 if self._settings.once:
                     break
+            except Stalled:
+                raise
             except Exception as error:
                 if self._stopping.is_set():
                     break
@@ -315,9 +376,16 @@ class HistoryJob:
                     "the stream ended, it starts again: %s", _reason(error), exc_info=_ours(error)
                 )
                 self._status.failed(_reason(error))
+                self._check_stall()
                 self._stopping.wait(wait_s)
-        if with_places and self._settings.once and not self._stopping.is_set():
-            self._write_places(engine)
+
+    def _check_stall(self) -> None:
+        """Raise Stalled if Spark has written nothing for too long, and arrow is to go on then."""
+        if self._settings.on_stall != "arrow" or not self._spark_may_write:
+            return
+        reason = self._status.stalled()
+        if reason is not None:
+            raise Stalled(reason)
 
     def _check_spark_runs(self, error: Exception) -> None:
         """Raise CommandError if Spark's JVM has ended: nothing in this process can go on then."""
@@ -325,7 +393,37 @@ class HistoryJob:
         if status is not None:
             raise CommandError(f"Spark's JVM has ended with status {status}") from error
 
+    def _run_watched(self, session: SparkSession) -> None:
+        """Run the query in a thread: what Spark is asked may hang for ever.
+
+        It does so where Python does not start, which Spark waits for without a limit.
+        """
+        # Not a SimpleQueue: its `get` waits for ever if a signal arrives just as the timeout ends.
+        ended: queue.Queue[Exception | None] = queue.Queue()
+
+        def run() -> None:
+            try:
+                self._run_query(session)
+            except Exception as error:
+                ended.put(error)
+            else:
+                ended.put(None)
+
+        start_thread(run, "query", may_end=lambda: True)
+        while True:
+            try:
+                error = ended.get(timeout=1.0)
+            except queue.Empty:
+                self._check_stall()
+                continue
+            if error is not None:
+                raise error
+            return
+
     def _run_query(self, session: SparkSession) -> None:
+        if self._settings.checkpoint_in_out is not None:
+            self._status.begins(self._written_by_spark())
+        self._status.in_phase("Spark has not started the stream yet")
         frame = read_landed(session, self._settings, self._storage)
         writer = (
             frame.writeStream.queryName("history")
@@ -339,7 +437,8 @@ class HistoryJob:
         query = writer.start()
         self._report_ready()
         try:
-            _await(query, self._stopping, QueryProgress(session, query, self._watchdog.advanced))
+            progress = QueryProgress(session, query, self._watchdog.advanced, self._status.in_phase)
+            _await(query, self._stopping, progress)
         finally:
             if self._stopping.is_set():
                 _stop_query(query)
@@ -356,7 +455,10 @@ class HistoryJob:
     def _commit_batch(self, frame: DataFrame, _: int) -> None:
         started = time.monotonic()
         landed = [StagedFile(*row) for row in frame.collect()]
-        self._on_committed(self._files.commit(landed), time.monotonic() - started)
+        with self._writing:
+            if not self._spark_may_write:
+                raise Stalled("another engine writes")
+            self._on_committed(self._files.commit(landed), time.monotonic() - started)
 
     def _on_committed(self, committed: Committed, seconds: float) -> None:
         self._watchdog.advanced()

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from spark.history.thread_steps import ThreadSteps
+from spark.history.health.thread_steps import ThreadSteps
 from waylog.history.history_reader import HistoryReader, HistoryUnreadable
 from waylog.process.threads import Rounds
 

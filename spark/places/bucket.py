@@ -7,7 +7,7 @@ for these the device is recomputed from shortly before them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
@@ -20,7 +20,8 @@ from spark.fixes.fix_table import Part, Source, by_device, part_of, read_shard, 
 from spark.fixes.fixes import Fixes, distances_m
 from spark.fixes.schema import DAY_MS, date_text
 from spark.places.finding import DevicePlaces, find_places
-from spark.places.names import PlaceName, PlaceNames
+from spark.places.names import PlaceNames
+from spark.places.rows import place_rows, trip_rows, visit_rows
 from spark.places.schema import (
     PLACES_SCHEMA,
     STATES_SCHEMA,
@@ -36,9 +37,6 @@ from waylog.history.storage import Storage
 
 #: Metres by which a place's centre may have moved since the last computation for it to keep its id.
 SAME_PLACE_M: Final = 100.0
-
-#: Metres by which a place may have moved to keep its address.
-_SAME_ADDRESS_M: Final = 25.0
 
 # Milliseconds: a stay that ended this long before a late fix is not affected by it.
 _LATE_MARGIN_MS: Final = 6 * 3_600_000
@@ -226,12 +224,12 @@ class _Bucket:
             stays = _joined([*self._stays.get(device, []), finder.take_open()])
             found = find_places(device, Stays.of(stays), names.local_offsets)
             ids = keep_ids(found, known.get(device, []))
-            rows = _place_rows(device, found, ids, known.get(device, []), names)
+            rows = place_rows(device, found, names, ids, known.get(device, []))
             parts = apply_edits(rows, self._task.edits.get(device, []))
             places += rows
             ids = {each: parts.get(known_id, known_id) for each, known_id in ids.items()}
-            visits += _visit_rows(device, found, ids)
-            trips += _trip_rows(device, found, ids)
+            visits += visit_rows(device, found, ids)
+            trips += trip_rows(device, found, ids)
         gone = pa.array(changed, pa.string())
         tables = {
             "places": _merged(older["places"], gone, places, PLACES_SCHEMA),
@@ -338,84 +336,3 @@ def keep_ids(found: DevicePlaces, older: list[dict[str, Any]]) -> dict[str, str]
                 ids[place.place_id] = candidates[nearest]["place_id"]
                 given.add(candidates[nearest]["place_id"])
     return ids
-
-
-def _place_rows(
-    device: str,
-    found: DevicePlaces,
-    ids: dict[str, str],
-    older: list[dict[str, Any]],
-    names: PlaceNames,
-) -> list[dict[str, Any]]:
-    known = {row["place_id"]: row for row in older}
-    rows: list[dict[str, Any]] = []
-    for rank, place in enumerate(found.places, start=1):
-        identity = ids[place.place_id]
-        before = known.get(identity)
-        if (
-            before is not None
-            and before["address"] is not None
-            and before["named_by"] is None
-            and distances_m(
-                place.lat, place.lon, np.array([before["lat"]]), np.array([before["lon"]])
-            )[0]
-            <= _SAME_ADDRESS_M
-        ):
-            name = PlaceName(before["name"], before["address"])
-        else:
-            name = names.name_of(place.lat, place.lon)
-        rows.append(
-            {
-                "user": device.partition("/")[0],
-                "device": device,
-                "place_id": identity,
-                "lat": place.lat,
-                "lon": place.lon,
-                "label": place.label,
-                "name": name.name,
-                "visits": place.visits,
-                "dwell_s": place.dwell_ms // 1000,
-                "address": name.address,
-                "rank": rank,
-                "days": place.days,
-                "radius_m": place.radius_m,
-                "first": place.first,
-                "last": place.last,
-                "confidence": place.confidence,
-                "profile": place.profile,
-                "named_by": None,
-                "roles": [role._asdict() for role in place.roles],
-            }
-        )
-    return rows
-
-
-def _visit_rows(device: str, found: DevicePlaces, ids: dict[str, str]) -> Iterable[dict[str, Any]]:
-    for visit in found.visits:
-        yield {
-            "device": device,
-            "arrival": visit.start,
-            "departure": visit.end,
-            "place_id": ids.get(visit.place_id or ""),
-            "lat": visit.lat,
-            "lon": visit.lon,
-            "dwell_s": (visit.end - visit.start) // 1000,
-            "silent_s": visit.silent_ms // 1000,
-            "fixes": visit.fixes,
-            "arrival_earliest": visit.arrival_earliest,
-            "arrival_latest": visit.arrival_latest,
-            "departure_earliest": visit.departure_earliest,
-            "departure_latest": visit.departure_latest,
-        }
-
-
-def _trip_rows(device: str, found: DevicePlaces, ids: dict[str, str]) -> Iterable[dict[str, Any]]:
-    for trip in found.trips:
-        yield {
-            "device": device,
-            "start": trip.start,
-            "end": trip.end,
-            "origin": ids.get(trip.origin or ""),
-            "destination": ids.get(trip.destination or ""),
-            "distance_m": trip.distance_m,
-        }

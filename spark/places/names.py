@@ -34,8 +34,9 @@ def sun_offset_ms(lon: float) -> int:
 class PlaceNames:
     """A lookup of places; without an index there are no names, and solar time is used."""
 
-    def __init__(self) -> None:
-        self._geocoder = _open_geocoder()
+    def __init__(self, geocoder: Geocoder | None = None) -> None:
+        """Take a geocoder, by default that of the embedded world."""
+        self._geocoder = geocoder if geocoder is not None else _open_geocoder()
         self._zones: dict[str, ZoneInfo | None] = {}
         self._offsets: dict[tuple[str, int], int] = {}
 

@@ -32,6 +32,13 @@ logger = logging.getLogger(__name__)
 DEFAULT_MASTER: Final = "local[2]"
 DEFAULT_DRIVER_MEMORY: Final = "768m"
 
+#: How long Spark waits for its own processes where there is little processor time: for answers of
+#: executors, and for Python's workers to say who they are. How long it waits for them to start is
+#: fixed in Spark 4.3: 10 s for the one that plans a stream, 60 s for the next one of a daemon, and
+#: for ever for the daemon itself.
+NETWORK_TIMEOUT: Final = "600s"
+WORKER_TIMEOUT: Final = "120s"
+
 _WORKERS_END_S: Final = 1.0
 _JVM_END_S: Final = 10.0
 _LOOK_S: Final = 0.1
@@ -186,6 +193,8 @@ def _settings(master: str, jars: Sequence[str], packages: Sequence[str]) -> dict
         "spark.hadoop.fs.permissions.umask-mode": "077",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
+        "spark.network.timeout": NETWORK_TIMEOUT,
+        "spark.python.authenticate.socketTimeout": WORKER_TIMEOUT,
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "8",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -255,6 +264,15 @@ def _is_python_worker(pid: int) -> bool:
         return b"\0pyspark." in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
+
+
+def kill_session(session: SparkSession) -> None:
+    """End Spark without asking it, as it may hang. Never raises."""
+    from pyspark import SparkContext
+
+    _end_python_workers(getattr(SparkContext._gateway, "proc", None))
+    _kill_jvm()
+    close_session(session)
 
 
 def close_session(session: SparkSession) -> None:

@@ -38,7 +38,7 @@ class Running:
 
     def __init__(self, *arguments: str, environment: dict[str, str] | None = None) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "waylog.cli", *arguments],
+            self.command(arguments),
             cwd=ROOT,
             env=environment,
             stdout=subprocess.DEVNULL,
@@ -50,6 +50,10 @@ class Running:
         self._more = threading.Condition()
         self._ended = False
         threading.Thread(target=self._read, daemon=True).start()
+
+    def command(self, arguments: tuple[str, ...]) -> list[str]:
+        """Return the command of the process."""
+        return [sys.executable, "-m", "waylog.cli", *arguments]
 
     def _read(self) -> None:
         assert self.process.stderr is not None

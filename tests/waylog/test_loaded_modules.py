@@ -24,6 +24,7 @@ OF_JOBS = ("numpy", "pandas", "pyarrow", "pyspark", "duckdb", "shapely")
         ("consumers.connect.worker.standalone", ("aiohttp",)),
         ("waylog.supervision.up", ("aiohttp",)),
         ("waylog.console.topics", ("aiohttp", "kafka", "ctypes")),
+        ("spark", ("asyncio",)),
         ("spark.history.command", ("confluent_kafka", "asyncio")),
     ],
 )

@@ -54,6 +54,11 @@ class ProcessStatus:
             if gone:
                 self._tell()
 
+    @property
+    def told(self) -> str | None:
+        """The troubles as they were told last; None if there are none."""
+        return self._told
+
     def __contains__(self, kind: str) -> bool:
         return kind in self._troubles
 

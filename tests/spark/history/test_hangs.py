@@ -43,7 +43,8 @@ sys.exit(main(sys.argv[1:]))
 _THREADS_PROGRAM: Final = """
 import importlib, sys, time
 from pathlib import Path
-from spark.history import job, thread_steps
+from spark.history import job
+from spark.history.health import thread_steps
 from waylog.cli import main
 from waylog.process import stop_limit
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from spark.history import periodic_compaction
+from spark.history.health.thread_steps import ThreadSteps
 from spark.history.periodic_compaction import PeriodicCompaction
-from spark.history.thread_steps import ThreadSteps
 from tests.consumers.running import await_condition
 from tests.dying_threads import assert_process_ends
 from waylog.history.history_reader import MANIFEST

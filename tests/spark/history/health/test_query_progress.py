@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spark.history.query_progress import QueryProgress
+from spark.history.health.query_progress import QueryProgress
 
 
 class Query:

@@ -18,16 +18,23 @@ class QueryProgress:
     """
 
     def __init__(
-        self, session: SparkSession, query: StreamingQuery, advanced: Callable[[], object]
+        self,
+        session: SparkSession,
+        query: StreamingQuery,
+        advanced: Callable[[], object],
+        in_phase: Callable[[str], object] = lambda _phase: None,
     ) -> None:
+        """`in_phase` is told what Spark says that the query does."""
         self._query = query
         self._tracker = session.sparkContext.statusTracker()
         self._advanced = advanced
+        self._in_phase = in_phase
         self._seen: tuple[str, int, int] | None = None
 
     def look(self) -> None:
         """Look whether there was a step since the last look."""
         status = self._query.status
+        self._in_phase(f"Spark is at: {status['message']}")
         if not status["isTriggerActive"]:
             self._advanced()
             return

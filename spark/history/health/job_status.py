@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from spark.fixes.log_source import open_log
-from spark.history.thread_steps import ThreadSteps
+from spark.history.health.stall import Stall
+from spark.history.health.thread_steps import ThreadSteps
 from waylog.kafka.clients import LogUnreachable
 from waylog.kafka.reach import silence_reason
 from waylog.kafka.topics import LOCATION
@@ -28,13 +30,14 @@ _START: Final = "start"
 _ROOM: Final = "room"
 _STREAM: Final = "stream"
 _STEPS: Final = "steps"
+_STALL: Final = "stall"
 
 
 class JobStatus:
     """Knows whether a history job is well. Thread-safe.
 
     `folders` are those that the job writes to on this machine, `steps` those of its threads. When
-    one of these hangs, `on_hang` is called once.
+    one of these hangs, `on_hang` is called once. Records that wait for `patience_s` are a trouble.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class JobStatus:
         folders: Sequence[Path],
         steps: ThreadSteps,
         on_hang: Callable[[], object],
+        patience_s: float = math.inf,
     ) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._folders = folders
@@ -50,6 +54,8 @@ class JobStatus:
         self._on_hang = on_hang
         self._hangs = False
         self._status = ProcessStatus()
+        self._lock = threading.Lock()
+        self._stall = Stall(patience_s)
         self._running_since = 0.0
 
     def waits(self, reason: str) -> None:
@@ -63,6 +69,8 @@ class JobStatus:
     def failed(self, reason: str) -> None:
         """Note that the stream has ended with an error."""
         self._running_since = 0.0
+        with self._lock:
+            self._stall.failed(reason)
         self._status.trouble(_STREAM, reason)
 
     def started(self) -> None:
@@ -71,7 +79,35 @@ class JobStatus:
 
     def committed(self) -> None:
         """Note that a batch has been written."""
+        with self._lock:
+            self._stall.committed()
         self._status.over(_STREAM)
+        self._status.over(_STALL)
+
+    def begins(self, written: Mapping[int, int] | None) -> None:
+        """Note up to where the history was written before; None if that is not known."""
+        with self._lock:
+            self._stall.begins(written)
+
+    def in_phase(self, phase: str) -> None:
+        """Note what the stream says that it does."""
+        with self._lock:
+            self._stall.in_phase(phase)
+
+    def stalled(self) -> str | None:
+        """Return that records wait for too long, and why; None if they do not."""
+        with self._lock:
+            return self._stall.trouble(time.monotonic())
+
+    def waiting_s(self) -> float:
+        """Return for how many seconds records have waited without a batch being written."""
+        with self._lock:
+            return self._stall.waiting_s(time.monotonic())
+
+    @property
+    def troubles(self) -> str | None:
+        """What keeps the job from writing; None if nothing does."""
+        return self._status.told
 
     def watch(self, stopping: threading.Event) -> None:
         """Look at the log, folders and steps until a stop: without new fixes nothing is written
@@ -83,11 +119,14 @@ class JobStatus:
             while not stopping.wait(_LOOK_S):
                 self._look()
                 try:
-                    offsets.watermarks(LOCATION, _ASK_S, stopping)
+                    watermarks = offsets.watermarks(LOCATION, _ASK_S, stopping)
                 except LogUnreachable:
                     liveness.silent()
                 else:
                     liveness.heard()
+                    ends = {partition: marks.high for partition, marks in watermarks.items()}
+                    with self._lock:
+                        self._stall.log_ends(ends, time.monotonic())
         finally:
             offsets.close()
 
@@ -95,6 +134,7 @@ class JobStatus:
         found = (room_trouble(each, ROOM_BYTES_MIN) for each in self._folders)
         self._note(_ROOM, next(filter(None, found), None))
         self._note(_STEPS, self._steps.trouble())
+        self._note(_STALL, self.stalled())
         since = self._running_since
         if since and time.monotonic() - since > _WELL_AFTER_S:
             self._status.over(_STREAM)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from spark.history.job_status import JobStatus
-from spark.history.thread_steps import ThreadSteps
+from spark.history.health.job_status import JobStatus
+from spark.history.health.thread_steps import ThreadSteps
 from tests.ports import reserved_ports
 
 

@@ -1,0 +1,1 @@
+"""Functions for DataFrames of Spark, which `from spark import ...` offers (docs/spark.md)."""

@@ -1,0 +1,1 @@
+"""Whether a history job is well, for the supervisor, for probes and for Prometheus."""
