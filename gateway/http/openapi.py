@@ -405,6 +405,14 @@ def _paths() -> dict[str, Any]:
         "/share": {
             "get": operation(SHARING, "The page that shows a share, /share#TOKEN", public=True)
         },
+        "/service-worker.js": {
+            "get": operation(
+                READING,
+                "What keeps the page for when there is no gateway, and shows notifications",
+                media_types=("text/javascript",),
+                public=True,
+            )
+        },
         "/v1/push/key": {
             "get": operation(READING, "The key for a browser's PushManager", public=True)
         },
@@ -547,6 +555,9 @@ def _paths() -> dict[str, Any]:
                 public=True,
             ),
             "delete": operation(READING, "Sign out", status="204", public=True),
+        },
+        "/v1/base-maps": {
+            "get": operation(READING, "Base maps of other servers that the operator offers")
         },
         "/v1/entrances": {"get": operation(READING, "Where devices reach the platform")},
         "/v1/stream": {
