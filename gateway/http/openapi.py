@@ -596,6 +596,11 @@ def _paths() -> dict[str, Any]:
         },
         "/healthz": {"get": operation(OPERATING, "The process lives", public=True)},
         "/readyz": {"get": operation(OPERATING, "The views have caught up", public=True)},
+        "/docs": {
+            "get": operation(
+                OPERATING, "This document as a page", media_types=("text/html",), public=True
+            )
+        },
         "/openapi.json": {"get": operation(OPERATING, "This document", public=True)},
         "/": {
             "get": operation(

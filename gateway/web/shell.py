@@ -20,12 +20,12 @@ import msgspec
 #: not kept by itself.
 _FILES: Final = (
     *("css/**/*.css", "js/**/*.js", "locales/*.json"),
-    *("vendor/*.js", "vendor/*.css", "world/index.json", "icon.svg"),
+    *("vendor/maplibre-gl.js", "vendor/maplibre-gl.css", "world/index.json", "icon.svg"),
 )
 _WORKER: Final = "js/offline/service_worker.js"
 #: Documents whose references get the version.
 INDEX: Final = "index.html"
-_DOCUMENTS: Final = (INDEX, "share.html")
+_DOCUMENTS: Final = (INDEX, "share.html", "docs.html")
 _VERSIONED_PATH: Final = re.compile(r"(v-[0-9a-f]{16})/(.+)", re.DOTALL)
 _REFERENCE: Final = re.compile(r'(?<=")/static/([^"]+)(?=")')
 

@@ -96,7 +96,7 @@ HTTP: Final = (
     Rows(
         Row("The page, its files, probes and the schema", _ANYBODY),
         _get(
-            *("/", "/share", "/static/{path}", "/service-worker.js"),
+            *("/", "/share", "/docs", "/static/{path}", "/service-worker.js"),
             *("/healthz", "/readyz", "/openapi.json"),
         ),
     ),

@@ -78,10 +78,11 @@ class Pages:
         self._policy = {"Content-Security-Policy": content_security_policy(tile_servers)}
 
     def routes(self) -> list[web.RouteDef]:
-        """Return the routes `/`, `/share`, `/service-worker.js` and `/static/...`."""
+        """Return the routes of the pages, their files, and the base maps."""
         return [
             web.get("/", self._root),
             web.get("/share", self._share),
+            web.get("/docs", self._docs),
             web.get("/service-worker.js", self._service_worker),
             web.get("/static/{path:.+}", self._static),
             web.get("/v1/base-maps", self._base_maps, allow_head=False),
@@ -99,6 +100,11 @@ class Pages:
         """Serve the page of a share; the token is in the fragment, which no server is told."""
         require_served_host(request)
         return await self._document("share.html")
+
+    async def _docs(self, request: web.Request) -> web.StreamResponse:
+        """Serve the page that shows /openapi.json."""
+        require_served_host(request)
+        return await self._document("docs.html")
 
     async def _document(self, name: str) -> web.Response:
         shell = await asyncio.to_thread(self._shell.current)

@@ -24,6 +24,7 @@ FILES = {
     "index.html": '<html lang="en"><script src="/static/js/app.js"></script>'
     '<link href="/static/manifest/en.webmanifest">',
     "share.html": '<html lang="en"><script src="/static/js/app.js"></script>',
+    "docs.html": '<html lang="en"><script src="/static/vendor/swagger-ui-bundle.js"></script>',
     "js/app.js": "import './api.js';",
     "js/api.js": "export {};",
     "js/types/api.d.ts": "export {};",
@@ -79,6 +80,7 @@ def test_documents_name_the_version_of_what_they_load(folder: Path) -> None:
     assert f'data-shell="{shell.version}"' in index
     assert 'href="/static/manifest/en.webmanifest"' in index  # an installed page finds it again
     assert f"/static/{shell.version}/js/app.js" in shell.documents["share.html"].decode()
+    assert '"/static/vendor/swagger-ui-bundle.js"' in shell.documents["docs.html"].decode()
 
 
 def test_the_worker_begins_with_what_it_keeps(folder: Path) -> None:

@@ -40,7 +40,8 @@ export class SettingsDialog extends HTMLElement {
       this.choice("theme", t("settings.theme"), [["auto", t("settings.theme_auto")], ["light", t("settings.light")], ["dark", t("settings.dark")]]),
       this.baseMaps.length > 0 && this.choice("base_map", t("settings.base_map"), [["embedded", t("base_map.embedded")],
         ...this.baseMaps.map(({ name }) => /** @type {[string, string]} */ ([name, name === "map" ? t("base_map.map") : t("base_map.satellite")]))]),
-      make("footer", {}, make("p", { className: "hint", text: t("settings.kept") }), done),
+      make("footer", {}, make("p", { className: "hint", text: t("settings.kept") }),
+        make("a", { href: "/docs", text: t("settings.docs") }), done),
     ].filter((part) => part !== false));
     this.dialog.showModal();
   }

@@ -35,6 +35,8 @@ import type { ZoneList } from "../zones/zone_list.js";
 declare global {
   /** A classic script of the page; see gateway/web/vendor.py. */
   var maplibregl: typeof maplibre;
+  /** A classic script of the page /docs. */
+  var SwaggerUIBundle: (options: Record<string, unknown>) => unknown;
   /** What tests look at and call. */
   var waylog: Record<string, unknown>;
 
