@@ -20,6 +20,7 @@ from gateway.mqtt.listening import options as mqtt_options
 from gateway.observability.metrics_access import AUDIENCES, MetricsAccess
 from gateway.users.admission import DEVICES_PER_USER
 from gateway.users.database_place import check_users
+from gateway.web.tile_server import Name, TileServer, tile_server
 from waylog.cli import CommandError
 from waylog.config import (
     DEFAULT_BOOTSTRAP_SERVERS,
@@ -191,6 +192,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "push services in the internet",
     )
     add(
+        "--map-url",
+        metavar="URL",
+        help="tiles of another server that the page offers as a base map, which browsers then ask: "
+        "https://tiles.example.org/{z}/{x}/{y}.png (or .pbf in the schema Shortbread), or a "
+        "TileJSON (default: none)",
+    )
+    add("--map-attribution", metavar="TEXT", help="whose map it is (default: its server's name)")
+    add("--satellite-url", metavar="URL", help="the same, of pictures (default: none)")
+    add("--satellite-attribution", metavar="TEXT", help="whose pictures these are")
+    add(
         "--alert-networks",
         default="",
         metavar="LIST",
@@ -312,6 +323,7 @@ def check(arguments: argparse.Namespace) -> None:
     for option, path in (("--relay", arguments.relay), ("--edge", arguments.edge)):
         if path is not None:
             _check_socket(option, path)
+    _tile_servers(arguments)
     contact = arguments.push_contact
     if contact is not None and not contact.startswith(("mailto:", "https:")):
         raise ConfigError("--push-contact is a mailto: or https: address")
@@ -405,6 +417,7 @@ def run(arguments: argparse.Namespace) -> int:
         append_timeout_s=arguments.append_timeout,
         alert_networks=_networks(arguments.alert_networks),
         smtp=_smtp(arguments),
+        tile_servers=_tile_servers(arguments),
     )
     _check_machine(arguments, settings)
     configure_logging()
@@ -423,6 +436,25 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"{settings.users} is not a database of users: {error}") from error
     except OSError as error:
         raise CommandError(describe_os_error(error)) from error
+
+
+def _tile_servers(arguments: argparse.Namespace) -> tuple[TileServer, ...]:
+    """Return the base maps that the options name; raises ConfigError."""
+    found = []
+    named: tuple[tuple[Name, str | None, str | None], ...] = (
+        ("map", arguments.map_url, arguments.map_attribution),
+        ("satellite", arguments.satellite_url, arguments.satellite_attribution),
+    )
+    for name, url, attribution in named:
+        if url is None:
+            if attribution is not None:
+                raise ConfigError(f"--{name}-attribution needs --{name}-url")
+            continue
+        try:
+            found.append(tile_server(name, url, attribution))
+        except ValueError as error:
+            raise ConfigError(f"--{name}-url: {error}") from None
+    return tuple(found)
 
 
 def _schema_registry(arguments: argparse.Namespace) -> Mapping[str, str] | None:

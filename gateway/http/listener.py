@@ -258,7 +258,7 @@ def build_application(services: Services, client_id: str) -> web.Application:
     ingest = Ingest(services)
     ranges = LogRanges(services.bootstrap_servers, client_id)
     proxy = GeocoderProxy(services.geo_url, ingest)
-    pages = Pages(ingest.osmand_at_root())
+    pages = Pages(ingest.osmand_at_root(), services.tile_servers)
     kafka_rest = KafkaRest(services, ingest, client_id)
     application.add_routes(
         [

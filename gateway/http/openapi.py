@@ -405,6 +405,14 @@ def _paths() -> dict[str, Any]:
         "/share": {
             "get": operation(SHARING, "The page that shows a share, /share#TOKEN", public=True)
         },
+        "/service-worker.js": {
+            "get": operation(
+                READING,
+                "What keeps the page for when there is no gateway, and shows notifications",
+                media_types=("text/javascript",),
+                public=True,
+            )
+        },
         "/v1/push/key": {
             "get": operation(READING, "The key for a browser's PushManager", public=True)
         },
@@ -553,6 +561,9 @@ def _paths() -> dict[str, Any]:
             ),
             "delete": operation(READING, "Sign out", status="204", public=True),
         },
+        "/v1/base-maps": {
+            "get": operation(READING, "Base maps of other servers that the operator offers")
+        },
         "/v1/entrances": {"get": operation(READING, "Where devices reach the platform")},
         "/v1/stream": {
             "get": operation(
@@ -590,6 +601,11 @@ def _paths() -> dict[str, Any]:
         },
         "/healthz": {"get": operation(OPERATING, "The process lives", public=True)},
         "/readyz": {"get": operation(OPERATING, "The views have caught up", public=True)},
+        "/docs": {
+            "get": operation(
+                OPERATING, "This document as a page", media_types=("text/html",), public=True
+            )
+        },
         "/openapi.json": {"get": operation(OPERATING, "This document", public=True)},
         "/": {
             "get": operation(

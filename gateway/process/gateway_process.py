@@ -82,6 +82,7 @@ from gateway.views.location_view import LocationView
 from gateway.views.pipeline import GroupLag, Pipeline
 from gateway.views.places import START_S, Places
 from gateway.views.snapshots.view_keeper import ViewKeeper
+from gateway.web.tile_server import TileServer
 from waylog.bounded_cache import BoundedCache
 from waylog.config import Endpoint
 from waylog.geofences.definition import decode_geofence
@@ -163,6 +164,8 @@ class GatewaySettings:
     smtp: SmtpSettings | None = None
     #: Bytes of the files that a user may upload at a time; 0: no imports.
     import_bytes_max: int = IMPORT_BYTES_MAX
+    #: Base maps of other servers that the page offers.
+    tile_servers: tuple[TileServer, ...] = ()
 
 
 async def serve(settings: GatewaySettings) -> int:
@@ -514,6 +517,7 @@ class _Gateway:
             failed_logins=self.failed_logins,
             refusals=self.refusals,
             proxy_protocol=settings.proxy_protocol,
+            tile_servers=settings.tile_servers,
             mqtt=self.mqtt,
             parsing=self.parsing,
         )

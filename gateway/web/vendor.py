@@ -1,11 +1,13 @@
-"""Put MapLibre GL JS beside the page: `python -m gateway.web.vendor`.
+"""Put the page's libraries beside it: `python -m gateway.web.vendor`.
 
-The page requests nothing from the internet, so the library is fetched once, at set-up, from a
-package registry. PyPI's `roadstyle` carries the files of MapLibre GL JS 5.24.0 unchanged, npm has
-the original; the files from either must have the same SHA-256. Versions before 5.11 do not draw
-every label from local fonts when a style names no glyphs, so they cannot be used.
+The page requests nothing from the internet, so its libraries are fetched once, at set-up, from a
+package registry. Packages of PyPI carry their files unchanged, npm has the originals; the files
+from either must have the same SHA-256.
 
-The licence text (BSD 3-clause) is kept in this folder and copied beside the library.
+MapLibre GL JS draws the map. Versions before 5.11 do not draw every label from local fonts when a
+style names no glyphs, so they cannot be used. Swagger UI shows /openapi.json at /docs.
+
+The licence texts are kept in this folder and copied beside the libraries.
 """
 
 from __future__ import annotations
@@ -18,56 +20,106 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
-MAPLIBRE_VERSION = "5.24.0"
-FILES_SHA256 = {
-    "maplibre-gl.js": "45a9b07a9189ce56054c620a947ccf41e291e58c95e9b61533b740aaa65ee5cb",
-    "maplibre-gl.css": "ab1e70d59ec40465bae7e7030da2f3ccf28133fd502e62bd598eefbadfd7a732",
-}
-LICENCE = "MAPLIBRE-LICENSE.txt"
-FOLDER = Path(__file__).parent
-PYPI_PACKAGE = "roadstyle==0.25.0"
-_PYPI_MEMBERS = "roadstyle/vendor/"
-_NPM_MEMBERS = "package/dist/"
-_TIMEOUT_S = 180
+
+@dataclass(frozen=True)
+class Library:
+    """Files of one version, and where they can be had."""
+
+    title: str
+    version: str
+    #: SHA-256 by name.
+    files: Mapping[str, str] = field(repr=False)
+    #: A requirement, and the folder of the files in its wheel.
+    pypi: tuple[str, str]
+    #: A package, and the folder of the files in its archive.
+    npm: tuple[str, str]
+    licence: str
+
+    def __str__(self) -> str:
+        return f"{self.title} {self.version}"
+
+    def is_complete(self, target: Path) -> bool:
+        """Tell whether `target` holds every file with the pinned content."""
+        return (
+            all(
+                (target / name).is_file()
+                and (target / f"{name}.gz").is_file()
+                and _sha256((target / name).read_bytes()) == expected
+                for name, expected in self.files.items()
+            )
+            and (target / self.licence).is_file()
+        )
+
+
+MAPLIBRE: Final = Library(
+    "MapLibre GL JS",
+    "5.24.0",
+    {
+        "maplibre-gl.js": "45a9b07a9189ce56054c620a947ccf41e291e58c95e9b61533b740aaa65ee5cb",
+        "maplibre-gl.css": "ab1e70d59ec40465bae7e7030da2f3ccf28133fd502e62bd598eefbadfd7a732",
+    },
+    pypi=("roadstyle==0.25.0", "roadstyle/vendor/"),
+    npm=("maplibre-gl@5.24.0", "package/dist/"),
+    licence="MAPLIBRE-LICENSE.txt",
+)
+SWAGGER_UI: Final = Library(
+    "Swagger UI",
+    "5.34.0",
+    {
+        "swagger-ui-bundle.js": "3f6abf70480db7e07914df4c98a77385f22ea585eaf457a3e6415ba0eae2d167",
+        "swagger-ui.css": "c3cfe8248c4b0b89673600fb829924eafbac6de4bc4b2b06f5f5243483074d0a",
+    },
+    pypi=("flask-swagger-ui==5.34.0", "flask_swagger_ui/dist/"),
+    npm=("swagger-ui-dist@5.34.0", "package/"),
+    licence="SWAGGER-UI-LICENSE.txt",
+)
+LIBRARIES: Final = (MAPLIBRE, SWAGGER_UI)
+FOLDER: Final = Path(__file__).parent
+_TIMEOUT_S: Final = 180
 
 
 class VendorError(Exception):
-    """The library could not be fetched, or its files are not the pinned ones."""
+    """A library could not be fetched, or its files are not the pinned ones."""
 
 
 def is_complete(target: Path) -> bool:
-    """Tell whether `target` holds every file with the pinned content."""
-    return all(
-        (target / name).is_file() and _sha256((target / name).read_bytes()) == expected
-        for name, expected in FILES_SHA256.items()
-    ) and all((target / name).is_file() for name in [*_gzip_names(), LICENCE])
+    """Tell whether `target` holds every library."""
+    return all(library.is_complete(target) for library in LIBRARIES)
 
 
 def install(target: Path, report: Callable[[str], None] = print) -> None:
-    """Fill `target`, unless it is complete. Raises VendorError."""
-    if is_complete(target):
-        report(f"map library: MapLibre GL JS {MAPLIBRE_VERSION} is in place")
-        return
+    """Fill `target` with what is missing there. Raises VendorError."""
+    for library in LIBRARIES:
+        if library.is_complete(target):
+            report(f"page: {library} is in place")
+        else:
+            _install(library, target, report)
+
+
+def _install(library: Library, target: Path, report: Callable[[str], None]) -> None:
     refusals = []
     for fetch in (from_pypi, from_npm):
         try:
-            files = fetch(report)
-            _verify(files)
+            files = fetch(library, report)
+            _verify(library, files)
         except VendorError as error:
             refusals.append(str(error))
             continue
-        _write(target, files)
-        report(f"map library: MapLibre GL JS {MAPLIBRE_VERSION} written to {target}")
+        _write(library, target, files)
+        report(f"page: {library} written to {target}")
         return
-    raise VendorError("; ".join(refusals))
+    raise VendorError(f"{library}: {'; '.join(refusals)}")
 
 
-def from_pypi(report: Callable[[str], None] = print) -> dict[str, bytes]:
+def from_pypi(library: Library, report: Callable[[str], None] = print) -> dict[str, bytes]:
     """Return the library's files from a wheel on PyPI. Raises VendorError."""
-    report(f"map library: fetching MapLibre GL JS {MAPLIBRE_VERSION} (in {PYPI_PACKAGE}) from PyPI")
+    package, members = library.pypi
+    report(f"page: fetching {library} (in {package}) from PyPI")
     with tempfile.TemporaryDirectory() as folder:
         # A fixed platform is named because only the wheel's JavaScript is needed: the same wheel
         # serves every machine. None of its dependencies is fetched.
@@ -76,34 +128,38 @@ def from_pypi(report: Callable[[str], None] = print) -> dict[str, bytes]:
                 *(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"),
                 *("--disable-pip-version-check", "--no-input", "--dest", folder),
                 *("--only-binary", ":all:", "--implementation", "cp", "--python-version", "3.11"),
-                *("--abi", "abi3", "--platform", "manylinux2014_x86_64", PYPI_PACKAGE),
+                *("--abi", "abi3", "--platform", "manylinux2014_x86_64", package),
             ]
         )
         wheels = list(Path(folder).glob("*.whl"))
         if not wheels:
-            raise VendorError(f"pip brought no wheel of {PYPI_PACKAGE}")
+            raise VendorError(f"pip brought no wheel of {package}")
         with zipfile.ZipFile(wheels[0]) as archive:
             try:
-                return {name: archive.read(_PYPI_MEMBERS + name) for name in FILES_SHA256}
+                return {name: archive.read(members + name) for name in library.files}
             except KeyError as error:
                 raise VendorError(f"{wheels[0].name}: {error}") from error
 
 
-def from_npm(report: Callable[[str], None] = print) -> dict[str, bytes]:
+def from_npm(library: Library, report: Callable[[str], None] = print) -> dict[str, bytes]:
     """Return the library's files from its npm package. Raises VendorError."""
     npm = shutil.which("npm")
     if npm is None:
         raise VendorError("npm is not installed")
-    report(f"map library: fetching maplibre-gl@{MAPLIBRE_VERSION} from npm")
+    package, members = library.npm
+    report(f"page: fetching {package} from npm")
     with tempfile.TemporaryDirectory() as folder:
-        _run([npm, "pack", "--silent", f"maplibre-gl@{MAPLIBRE_VERSION}"], folder)
+        _run([npm, "pack", "--silent", package], folder)
         archives = list(Path(folder).glob("*.tgz"))
         if not archives:
             raise VendorError("npm brought no package")
         files = {}
         with tarfile.open(archives[0]) as archive:
-            for name in FILES_SHA256:
-                member = archive.extractfile(_NPM_MEMBERS + name)
+            for name in library.files:
+                try:
+                    member = archive.extractfile(members + name)
+                except KeyError:
+                    member = None
                 if member is None:
                     raise VendorError(f"{archives[0].name} has no {name}")
                 files[name] = member.read()
@@ -124,20 +180,20 @@ def _run(command: list[str], folder: str | None = None) -> None:
         ) from error
 
 
-def _verify(files: dict[str, bytes]) -> None:
-    for name, expected in FILES_SHA256.items():
+def _verify(library: Library, files: Mapping[str, bytes]) -> None:
+    for name, expected in library.files.items():
         found = _sha256(files[name])
         if found != expected:
             raise VendorError(f"{name} has SHA-256 {found}, not the pinned {expected}")
 
 
-def _write(target: Path, files: dict[str, bytes]) -> None:
+def _write(library: Library, target: Path, files: Mapping[str, bytes]) -> None:
     target.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         _replace(target / name, content)
         # aiohttp's static files serve name.gz to a browser that accepts gzip.
         _replace(target / f"{name}.gz", gzip.compress(content, 9, mtime=0))
-    _replace(target / LICENCE, (FOLDER / LICENCE).read_bytes())
+    _replace(target / library.licence, (FOLDER / library.licence).read_bytes())
 
 
 def _replace(path: Path, content: bytes) -> None:
@@ -146,20 +202,16 @@ def _replace(path: Path, content: bytes) -> None:
     temporary.replace(path)
 
 
-def _gzip_names() -> list[str]:
-    return [f"{name}.gz" for name in FILES_SHA256]
-
-
 def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
 def main() -> int:
-    """Install the library; return 0, or 1 after printing one line that says why it failed."""
+    """Install the libraries; return 0, or 1 after printing one line that says why it failed."""
     try:
         install(FOLDER / "vendor", lambda line: print(line, flush=True))
     except VendorError as error:
-        print(f"map library: {error}", file=sys.stderr)
+        print(f"page: {error}", file=sys.stderr)
         return 1
     return 0
 

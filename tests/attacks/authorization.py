@@ -95,7 +95,10 @@ def _receiving() -> tuple[tuple[str, str], ...]:
 HTTP: Final = (
     Rows(
         Row("The page, its files, probes and the schema", _ANYBODY),
-        _get("/", "/share", "/static/{path}", "/healthz", "/readyz", "/openapi.json"),
+        _get(
+            *("/", "/share", "/docs", "/static/{path}", "/service-worker.js"),
+            *("/healthz", "/readyz", "/openapi.json"),
+        ),
     ),
     Rows(Row("Send fixes (all formats of the apps)", _SENDS, _FIX, "lat=1&lon=2"), _receiving()),
     Rows(
@@ -134,7 +137,9 @@ HTTP: Final = (
     ),
     Rows(
         Row("Lists, live streams and who one is (what is in them: see below)", _USERS),
-        _get("/v1/devices", "/v1/stream", "/v1/ws", "/v1/session", "/v1/entrances"),
+        _get(
+            "/v1/devices", "/v1/stream", "/v1/ws", "/v1/session", "/v1/entrances", "/v1/base-maps"
+        ),
     ),
     Rows(
         Row("Ask the geocoder", _USERS, b"[]", "lat=1&lon=2&q=x"),

@@ -135,6 +135,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="mailto: or https: address of the operator; switches Web Push on",
     )
     add(
+        "--map-url",
+        metavar="URL",
+        help="tiles of another server that the page offers as a base map: "
+        "https://tiles.example.org/{z}/{x}/{y}.png (default: none; no browser asks elsewhere)",
+    )
+    add("--map-attribution", metavar="TEXT", help="whose map it is (default: its server's name)")
+    add("--satellite-url", metavar="URL", help="the same, of pictures (default: none)")
+    add("--satellite-attribution", metavar="TEXT", help="whose pictures these are")
+    add(
         "--gateway-options",
         default="",
         metavar="WORDS",
@@ -233,6 +242,11 @@ def gateway_options(arguments: argparse.Namespace) -> list[str]:
         words.append("--proxy-protocol")
     if arguments.push_contact is not None:
         words += ["--push-contact", arguments.push_contact]
+    for option in ("map_url", "map_attribution", "satellite_url", "satellite_attribution"):
+        value = getattr(arguments, option)
+        if value is not None:
+            # One word, since a value may begin with a dash.
+            words.append(f"--{option.replace('_', '-')}={value}")
     for name in arguments.host:
         words += ["--host", name]
     words += ["--metrics-access", arguments.metrics_access]

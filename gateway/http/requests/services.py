@@ -47,6 +47,7 @@ from gateway.views.address_view import AddressView
 from gateway.views.location_view import LocationView
 from gateway.views.pipeline import Pipeline
 from gateway.views.places import Places
+from gateway.web.tile_server import TileServer
 from waylog.geofences.definition import decode_geofence
 from waylog.history.place_edits import decode_place_edit
 from waylog.kafka.topics import GEOFENCE_TOPIC, PLACE_EDIT_TOPIC
@@ -135,6 +136,8 @@ class Services:
     proxy_protocol: bool = False
     #: Accepts MQTT over WebSocket; None if this process does not speak MQTT.
     mqtt: MqttServer | None = None
+    #: Base maps of other servers.
+    tile_servers: tuple[TileServer, ...] = ()
     #: Limits per address, shared with other listeners of the process; None if HTTP has its own.
     shared_addresses: Addresses | None = None
     #: Limit of connections over all listeners of the process.

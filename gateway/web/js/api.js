@@ -54,6 +54,11 @@ export function entrances() {
   return getJson("/v1/entrances");
 }
 
+/** @returns {Promise<types.BaseMap[]>} base maps that the operator offers */
+export async function baseMaps() {
+  return (await getJson("/v1/base-maps")) ?? [];
+}
+
 /** @returns {Promise<types.DeviceTokens[]>} the viewer's devices that have tokens */
 export async function deviceTokens() {
   return (await getJson("/v1/device-tokens")) ?? [];

@@ -5,10 +5,12 @@ import * as api from "./api.js";
 import { DeviceStore } from "./device_store.js";
 import { AreaView } from "./live/area_view.js";
 import { byId } from "./dom.js";
-import { locale, t, translate } from "./i18n.js";
+import { language, locale, t, translate } from "./i18n.js";
 import { LiveConnection } from "./live_connection.js";
 import { MapView } from "./map_view.js";
 import { Navigation } from "./navigation.js";
+import { Absence } from "./offline/absence.js";
+import { adoptFormerSubscription, registerWorker } from "./offline/registration.js";
 import { settings } from "./settings.js";
 import { Sheet } from "./sheet.js";
 import { readState, takeSignInCode, writeState } from "./url_state.js";
@@ -16,6 +18,8 @@ import "./elements/svg_icon.js";
 import "./elements/alert_toasts.js";
 import "./elements/connection_dot.js";
 import "./elements/navigation_bar.js";
+import "./elements/map_notice.js";
+import "./elements/offline_notice.js";
 import "./elements/settings_dialog.js";
 import "./elements/sign_in.js";
 import "./elements/start_guide.js";
@@ -54,9 +58,12 @@ export class App extends EventTarget {
     super();
     translate(document);
     root.lang = locale;
+    document.querySelector("link[rel=manifest]")?.setAttribute("href", `/static/manifest/${language}.webmanifest`);
     this.guide = byId("guide", "start-guide");
     this.signIn = byId("sign-in", "sign-in");
-    this.map = new MapView(byId("map", "main"), this.store, { theme: root.dataset.theme ?? "light", view: this.state.view });
+    this.absence = new Absence(this);
+    const load = this.absence.kept.load.bind(this.absence.kept);
+    this.map = new MapView(byId("map", "main"), this.store, { theme: root.dataset.theme ?? "light", view: this.state.view, load });
     this.area = new AreaView(this.live, this.store, this.map);
     this.navigation = new Navigation(this, byId("navigation", "navigation-bar"), byId("rooms", "div"));
     this.sheet.add(byId("panel", "section"), byId("handle", "div"));
@@ -88,10 +95,7 @@ export class App extends EventTarget {
       api.session().catch((error) => { if (error instanceof api.SignInNeeded) this.askToSignIn(); });
     });
     this.signIn.addEventListener("signed-in", (event) => this.begin(/** @type {CustomEvent<Session>} */ (event).detail));
-    byId("sign-out-button", "button").addEventListener("click", async () => {
-      await api.signOut();
-      location.reload();
-    });
+    byId("sign-out-button", "button").addEventListener("click", () => this.absence.signOut(api.signOut));
     byId("zoom-in", "button").addEventListener("click", () => map.map?.zoomIn());
     byId("zoom-out", "button").addEventListener("click", () => map.map?.zoomOut());
     byId("fit", "button").addEventListener("click", () => this.tell("fit"));
@@ -100,6 +104,9 @@ export class App extends EventTarget {
     byId("settings-button", "button").addEventListener("click", () => byId("settings", "settings-dialog").open());
     byId("skip", "a").addEventListener("click", (event) => { event.preventDefault(); byId("rooms", "div").focus(); });
     map.addEventListener("moved", () => this.remember());
+    const mapNotice = byId("map-notice", "map-notice");
+    map.addEventListener("base", () => mapNotice.show(map.baseFailed));
+    mapNotice.addEventListener("retry", () => map.showBase());
     const toasts = byId("alerts", "alert-toasts");
     this.alerts.addEventListener("alert", (event) => toasts.tell(/** @type {CustomEvent<ZoneEvent>} */ (event).detail));
     toasts.addEventListener("show", (event) => {
@@ -137,26 +144,37 @@ export class App extends EventTarget {
   /** @param {string} [refusal] */
   askToSignIn(refusal) {
     this.live.stop();
+    this.absence.ended();
     this.signIn.ask(refusal);
   }
 
   /** @param {Session} session */
   async begin(session) {
     this.session = session;
+    await this.absence.began(session);
     const button = byId("sign-out-button", "button");
     button.hidden = session.open;
     button.title = session.user ? t("sign_out.user", { user: session.user }) : t("sign_out");
     this.navigation.bar.offer("operations", session.admin && !session.device && !session.open);
     this.live.start();
     this.map.signedIn();
+    this.offerBaseMaps();
     if (session.user && !session.device && !session.open) this.alerts.start();
     this.guide.setPlatform(session, await api.entrances().catch(() => null));
+  }
+
+  /** Base maps of other servers, where the operator has named some. */
+  async offerBaseMaps() {
+    const offered = await api.baseMaps().catch(() => []);
+    byId("settings", "settings-dialog").baseMaps = offered;
+    this.map.offerBases(offered);
   }
 
   /** Sign in by the link that was opened, or go on as whoever has a session here already. */
   async identify() {
     let refusal;
     try {
+      await this.absence.signOutLeft(api.signOut);
       if (this.signInCode) {
         try {
           await this.begin(await api.signIn({ code: this.signInCode }));
@@ -168,8 +186,13 @@ export class App extends EventTarget {
       }
       await this.begin(await api.session());
     } catch (error) {
-      if (error instanceof api.SignInNeeded) this.askToSignIn(refusal);
-      else setTimeout(() => this.identify(), IDENTIFY_AGAIN_MS);
+      if (error instanceof api.SignInNeeded) {
+        this.askToSignIn(refusal);
+        return;
+      }
+      setTimeout(() => this.identify(), IDENTIFY_AGAIN_MS);
+      await this.absence.restore();
+      byId("sign-out-button", "button").hidden = !this.absence.restored;
     }
   }
 
@@ -180,11 +203,13 @@ export class App extends EventTarget {
       const { rows, more } = await api.devices(this.live.socket ? ALL_UP_TO : undefined);
       if (more) {
         await this.map.ready;
+        this.absence.confirmed(null);
         this.area.begin();
         this.keepOwn();
       } else {
         this.area.end();
         for (const row of rows) this.store.applyRow(row);
+        this.absence.confirmed(rows);
       }
       this.snapshotTaken = true;
     } catch (error) {
@@ -245,7 +270,8 @@ export class App extends EventTarget {
   /** @param {string[]} names */
   settingsChanged(names) {
     if (names.includes("theme")) this.setTheme();
-    if (names.every((name) => name === "theme")) return;
+    if (names.includes("base_map")) this.map.showBase();
+    if (names.every((name) => name === "theme" || name === "base_map")) return;
     // Whatever is written is written anew; the choice goes on where it was.
     try { sessionStorage.setItem(SETTINGS_OPEN, names[0] ?? ""); } catch { /* it is not opened again */ }
     location.reload();
@@ -291,6 +317,8 @@ export class App extends EventTarget {
     this.tell("map");
     this.reopenSettings();
     root.dataset.ready = "true";
+    await registerWorker();
+    adoptFormerSubscription().catch(() => { /* the browser offers to subscribe again */ });
   }
 }
 

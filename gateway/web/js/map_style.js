@@ -2,6 +2,7 @@
 // The base map: our own vector tiles of the world in a light and a dark dress, and over them the
 // streets of the extracts that the platform has.
 
+import { BASE } from "./map/base_map.js";
 import { outlineOf, sourcesOf } from "./map/extracts.js";
 import { addLabelImages, labelLayers } from "./map/label_layers.js";
 import { buildingLayers, landLayers } from "./map/land_layers.js";
@@ -34,16 +35,22 @@ const present = {};
 const packs = new Map();
 
 /** Read which tiles exist and teach MapLibre the address world://land/{z}/{x}/{y}. */
-export async function installWorld(maplibregl) {
+/** `load` fetches files where something else than the browser alone does; then kept:///path is an address as well. */
+export async function installWorld(maplibregl, load) {
   maplibregl.addProtocol("world", async (request, control) => {
     const [set, ...numbers] = request.url.slice("world://".length).split("/");
     const [z, x, y] = numbers.map(Number);
-    if (set === "towns" && z > FILE_ZOOM_MAX) return { data: await packedTile(z, x, y) };
+    if (set === "towns" && z > FILE_ZOOM_MAX) return { data: await packedTile(load, z, x, y) };
     if (!exists(set, z, x, y)) return { data: new ArrayBuffer(0) };
-    const answer = await fetch(`/static/world/${set}/${z}/${x}/${y}.mvt`, { signal: control.signal });
+    const answer = await load(`/static/world/${set}/${z}/${x}/${y}.mvt`, { signal: control.signal });
     return { data: answer.ok ? await answer.arrayBuffer() : new ArrayBuffer(0) };
   });
-  const answer = await fetch("/static/world/index.json");
+  maplibregl.addProtocol("kept", async (request, control) => {
+    const answer = await load(request.url.slice("kept://".length), { signal: control.signal });
+    if (!answer.ok) throw new Error(`${request.url}: ${answer.status}`);
+    return { data: await answer.arrayBuffer() };
+  });
+  const answer = await fetch(new URL("../world/index.json", import.meta.url));
   if (!answer.ok) throw new Error("the base map is not built: python -m gateway.web.base_map");
   const index = await answer.json();
   for (const [set, levels] of Object.entries(index.sets)) {
@@ -53,14 +60,14 @@ export async function installWorld(maplibregl) {
 }
 
 /** A tile out of the pack of its ancestor. */
-async function packedTile(z, x, y) {
+async function packedTile(load, z, x, y) {
   const depth = z - FILE_ZOOM_MAX;
   const across = 2 ** depth;
   const [column, row] = [x >> depth, y >> depth];
   if (!exists("town_packs", 0, column, row, FILE_ZOOM_MAX)) return new ArrayBuffer(0);
   const name = `${column}/${row}`;
   if (!packs.has(name)) {
-    const loading = fetch(`/static/world/towns/pack/${name}.pbf`).then((answer) => {
+    const loading = load(`/static/world/towns/pack/${name}.pbf`).then((answer) => {
       if (!answer.ok) throw new Error(`pack ${name}: ${answer.status}`);
       return answer.arrayBuffer();
     });
@@ -80,11 +87,16 @@ function exists(set, level, x, y, zoom = level) {
   return bits !== undefined && (bits[position >> 3] & (1 << (position & 7))) !== 0;
 }
 
-/** The style of a theme, with the archives that `loadArchives` has found. */
-export function mapStyle(theme, attribution, archives = []) {
+/**
+ * The style of a theme, with the archives that `loadArchives` has found; `kept` says that their tiles are.
+ * @param {import("./map/base_map.js").Drawn | null} base
+ */
+export function mapStyle(theme, attribution, archives = [], kept = false, base = null) {
   const c = colours(theme);
   const halo = haloOf(c);
   const streets = streetPalette(theme);
+  const picture = base?.raster ? [{ id: BASE, type: "raster", source: BASE, paint: { "raster-fade-duration": 0 } }] : [];
+  const named = !base?.raster || base.from.name === "satellite"; // other maps have names of their own
   const drawn = (layersOf) => archives.flatMap((archive) => layersOf(archive, streets, c)
     .map((layer) => layerOf(archive, layer)));
   return {
@@ -97,7 +109,8 @@ export function mapStyle(theme, attribution, archives = []) {
       gaps: { type: "geojson", data: empty() },
       accuracy: { type: "geojson", data: empty() },
       places: { type: "geojson", data: empty() },
-      ...Object.assign({}, ...archives.map(sourcesOf)),
+      ...(base?.raster ? { [BASE]: base.raster } : {}),
+      ...Object.assign({}, ...archives.map((archive) => sourcesOf(archive, kept))),
     },
     layers: [
       { id: "water", type: "background", paint: { "background-color": c.water } },
@@ -115,6 +128,7 @@ export function mapStyle(theme, attribution, archives = []) {
       ...drawn(buildingLayers),
       ...drawn(streetLayers),
       ...drawn(overheadLayers),
+      ...picture,
       { id: "accuracy", type: "fill", source: "accuracy", paint: { "fill-color": c.track, "fill-opacity": 0.13, "fill-outline-color": c.track } },
       { id: "places", type: "circle", source: "places", paint: {
         "circle-radius": ["interpolate", ["linear"], ["zoom"], 7, 0, 11, ["get", "radius"]], "circle-color": c.place, "circle-opacity": 0.22,
@@ -128,7 +142,7 @@ export function mapStyle(theme, attribution, archives = []) {
       { id: "country", type: "symbol", source: "land", "source-layer": "country", maxzoom: 8,
         filter: ["<=", ["get", "zoom"], ["zoom"]],
         layout: label(["interpolate", ["linear"], ["zoom"], 1, ["case", ["<=", ["get", "rank"], 2], 11.5, 10], 6, ["case", ["<=", ["get", "rank"], 2], 20, 14]],
-          { "text-font": FONT_MEDIUM, "text-transform": "uppercase", "text-letter-spacing": 0.14, "text-max-width": 7, "symbol-sort-key": ["get", "rank"] }),
+          { visibility: named ? "visible" : "none", "text-font": FONT_MEDIUM, "text-transform": "uppercase", "text-letter-spacing": 0.14, "text-max-width": 7, "symbol-sort-key": ["get", "rank"] }),
         paint: { "text-color": c.country, "text-opacity": ["interpolate", ["linear"], ["zoom"], 6, 0.95, 8, 0], ...halo } },
       { id: "place-label", type: "symbol", source: "places", minzoom: 10, layout: {
         "text-field": ["get", "title"], "text-font": FONT_MEDIUM, "text-size": 13, "text-offset": [0, 0.1],

@@ -1,17 +1,20 @@
 // The map: base map, all devices, and what belongs to the selected one.
 
 import { SignInNeeded } from "./api.js";
+import { BASE, drawn, TileHealth } from "./map/base_map.js";
 import { loadArchives } from "./map/extracts.js";
 import { ClusterLayer } from "./live/cluster_layer.js";
 import { TrailsLayer } from "./live/trails_layer.js";
 import * as style from "./map_style.js";
 import { mercator, PointsLayer } from "./points_layer.js";
+import { settings } from "./settings.js";
 
 /** @import { DeviceRecord, DeviceStore } from "./device_store.js" */
 /** @import { Position } from "./tracks.js" */
-/** @import { GeocodedPlace } from "./types/api.js" */
+/** @import { BaseMap, GeocodedPlace } from "./types/api.js" */
 /** @import { Map as LibraryMap, CameraOptions, Point } from "maplibre-gl" */
 /**
+ * @typedef {(path: string, how?: RequestInit) => Promise<Response>} Load
  * @typedef {object} Details what surrounds the selected device
  * @property {Position[][]} track
  * @property {Position[][]} gaps in the track, where nothing is known
@@ -24,19 +27,21 @@ import { mercator, PointsLayer } from "./points_layer.js";
 const WORLD = { center: [12, 28], zoom: 1.35 };
 const ARCHIVES_AGAIN_MS = 5_000; // a geocoder that starts has no answer yet
 const ARCHIVES_AGAIN_MAX_MS = 120_000;
+const BASE_AGAIN_MS = 60_000;
 
 export class MapView extends EventTarget {
   /** Events: `pick` (record: a device or null; also: whether beside others), `hover` (record, point), `moving`, `moved` (view),
-   * `dragged`, `dressed`. */
+   * `dragged`, `dressed`, `base` (whether the base map of another server does has changed). */
   /**
    * @param {HTMLElement} container
    * @param {DeviceStore} store
-   * @param {{theme: string, view: {zoom: number, lat: number, lon: number} | null, headers?: Record<string, string>}} options
-   *   `headers` go with requests for tiles of extracts
+   * @param {{theme: string, view: {zoom: number, lat: number, lon: number} | null, headers?: Record<string, string>, load?: Load}} options
+   *   `headers` go with requests for tiles of extracts; `load` fetches the map's files
    */
-  constructor(container, store, { theme, view, headers = {} }) {
+  constructor(container, store, { theme, view, headers = {}, load }) {
     super();
     this.headers = headers;
+    this.load = load;
     this.store = store;
     this.theme = theme;
     /** @type {Details} */
@@ -48,6 +53,15 @@ export class MapView extends EventTarget {
     /** @type {import("./map/extracts.js").Archive[]} of extracts */
     this.archives = [];
     this.archivesKnown = false;
+    /** Base maps of other servers. @type {BaseMap[]} */
+    this.bases = [];
+    /** @type {import("./map/base_map.js").Drawn | null} the one that is shown in place of the embedded map */
+    this.base = null;
+    this.baseHealth = new TileHealth();
+    /** The server of the base map that was chosen and cannot be loaded. @type {string | null} */
+    this.baseFailed = null;
+    /** @type {number | undefined} */
+    this.baseTimer = undefined;
     this.points = new PointsLayer(store, { reducedMotion: matchMedia("(prefers-reduced-motion: reduce)").matches });
     this.trails = new TrailsLayer();
     this.points.onMove = (...movement) => this.trails.add(...movement);
@@ -63,7 +77,7 @@ export class MapView extends EventTarget {
    */
   async open(container, view) {
     const { maplibregl } = globalThis;
-    const index = await style.installWorld(maplibregl);
+    const index = await style.installWorld(maplibregl, this.load ?? fetch);
     this.attribution = index.attribution;
     this.map = new maplibregl.Map({
       container,
@@ -84,6 +98,11 @@ export class MapView extends EventTarget {
     map.addControl(new maplibregl.AttributionControl({ compact: innerWidth <= 720 }), "bottom-right");
     map.addControl(new maplibregl.ScaleControl({ maxWidth: 110 }), "bottom-right");
     map.on("style.load", () => this.dress());
+    map.on("sourcedata", (event) => { if (event.sourceId === BASE && event.tile?.state === "loaded") this.baseHealth.succeeded(); });
+    map.on("error", (event) => {
+      if (/** @type {{sourceId?: string}} */ (event).sourceId !== BASE) console.error(event.error);
+      else if (this.base && this.baseHealth.failed()) this.giveUpBase();
+    });
     map.on("moveend", () => { this.drawGrid(); this.dispatchEvent(new CustomEvent("moved", { detail: this.view() })); });
     map.on("move", () => this.dispatchEvent(new Event("moving")));
     map.on("click", (event) => {
@@ -103,8 +122,11 @@ export class MapView extends EventTarget {
   dress() {
     const { map } = this;
     if (!map.getLayer("town")) {
-      style.addTowns(map, this.theme, this.archives);
-      style.addStreetLabels(map, this.theme, this.archives);
+      const archives = this.shownArchives();
+      if (!this.base?.raster || this.base.from.name === "satellite") {
+        style.addTowns(map, this.theme, archives);
+        style.addStreetLabels(map, this.theme, archives);
+      }
     }
     if (!map.getLayer(this.trails.id)) map.addLayer(this.trails);
     if (!map.getLayer(this.points.id)) map.addLayer(this.points);
@@ -123,7 +145,7 @@ export class MapView extends EventTarget {
   }
 
   style() {
-    const made = /** @type {unknown} */ (style.mapStyle(this.theme, this.attribution, this.archives));
+    const made = /** @type {unknown} */ (style.mapStyle(this.theme, this.attribution, this.shownArchives(), Boolean(this.load), this.base));
     return /** @type {import("maplibre-gl").StyleSpecification} */ (made);
   }
 
@@ -135,7 +157,7 @@ export class MapView extends EventTarget {
   /** Ask which extracts there are; where there is no answer, again later. */
   async findArchives(againMs = ARCHIVES_AGAIN_MS) {
     try {
-      this.archives = await loadArchives(AbortSignal.timeout(ARCHIVES_AGAIN_MS), this.headers);
+      this.archives = await loadArchives(AbortSignal.timeout(ARCHIVES_AGAIN_MS), this.headers, this.load);
     } catch (error) {
       if (error instanceof SignInNeeded) return; // the page asks for it, and `signedIn` asks again
       setTimeout(() => this.findArchives(Math.min(2 * againMs, ARCHIVES_AGAIN_MAX_MS)), againMs);
@@ -143,6 +165,50 @@ export class MapView extends EventTarget {
     }
     this.archivesKnown = true;
     if (this.archives.length) this.map?.setStyle(this.style(), { diff: false });
+  }
+
+  /** Vector tiles of another server are drawn in place of the extracts. */
+  shownArchives() {
+    return this.base?.archive ? [this.base.archive] : this.archives;
+  }
+
+  /** @param {BaseMap[]} bases */
+  offerBases(bases) {
+    this.bases = bases;
+    this.showBase();
+  }
+
+  /** Show the base map that was chosen; the embedded one where it is not offered, or cannot be loaded. */
+  async showBase() {
+    clearTimeout(this.baseTimer);
+    const wanted = this.bases.find(({ name }) => name === settings.current.base_map);
+    if (!wanted && !this.base && this.baseFailed === null) return;
+    this.baseHealth = new TileHealth();
+    try {
+      this.setBase(wanted ? await drawn(wanted) : null, null);
+    } catch {
+      this.giveUpBase(wanted);
+    }
+  }
+
+  giveUpBase(failed = this.base?.from) {
+    if (!failed) return;
+    clearTimeout(this.baseTimer);
+    this.baseTimer = setTimeout(() => this.showBase(), BASE_AGAIN_MS);
+    this.setBase(null, new URL(failed.url).host);
+  }
+
+  /**
+   * @param {import("./map/base_map.js").Drawn | null} base
+   * @param {string | null} failed
+   */
+  setBase(base, failed) {
+    if (base === null && this.base === null && failed === this.baseFailed) return;
+    const changes = base !== this.base;
+    this.base = base;
+    this.baseFailed = failed;
+    if (changes) this.map?.setStyle(this.style(), { diff: false });
+    this.dispatchEvent(new Event("base"));
   }
 
   view() {

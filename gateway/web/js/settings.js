@@ -7,10 +7,11 @@
  * @property {"auto" | "12" | "24"} clock hours of a day; "auto" as the language's region has them
  * @property {"viewer" | "place" | string} zone the browser's time zone, that of the place, or a name such as Europe/Vaduz
  * @property {"auto" | "light" | "dark"} theme
+ * @property {"embedded" | "map" | "satellite"} base_map
  */
 
 /** @type {Settings} */
-const DEFAULTS = { language: "auto", units: "metric", clock: "auto", zone: "viewer", theme: "auto" };
+const DEFAULTS = { language: "auto", units: "metric", clock: "auto", zone: "viewer", theme: "auto", base_map: "embedded" };
 const KEY = "waylog.settings";
 
 /** @type {Record<keyof Settings, (value: string) => boolean>} */
@@ -20,6 +21,7 @@ const VALID = {
   clock: (value) => ["auto", "12", "24"].includes(value),
   zone: (value) => value === "viewer" || value === "place" || isZone(value),
   theme: (value) => ["auto", "light", "dark"].includes(value),
+  base_map: (value) => ["embedded", "map", "satellite"].includes(value),
 };
 
 /** @param {string} name */

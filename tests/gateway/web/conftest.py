@@ -9,6 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -25,6 +26,8 @@ from gateway.users.auth import Identity
 from gateway.viewers.areas import TICK_S, Area, AreaViewer
 from gateway.viewers.viewers import Filter, Viewer
 from gateway.web import base_map, vendor
+from gateway.web.shell import INDEX, ShellFolder
+from gateway.web.tile_server import TileServer, content_security_policy
 from geoservice.tiles.served import ServedTiles
 from geoservice.web.tiles import TileRoutes
 from tests.gateway.viewers.town import Town
@@ -51,11 +54,6 @@ DEADLINE_MS = 90_000
 #: Pixels of the screen for each of the page's. Without a graphics card, a browser test spends most
 #: of its time drawing the map, and a quarter of the pixels shows the same.
 PIXEL_RATIO = 0.5
-#: The policy that the gateway sends; the page has to work under it.
-CONTENT_SECURITY_POLICY = (
-    "default-src 'self'; img-src 'self' data: blob:; worker-src 'self' blob:; "
-    "style-src 'self'; connect-src 'self'"
-)
 
 
 def day_of(ms: int) -> str:
@@ -98,6 +96,11 @@ class FakeGateway:
         self.sockets: set[web.WebSocketResponse] = set()
         self.streams: set[web.StreamResponse] = set()
         self.url = ""
+        #: Base maps of other servers.
+        self.tile_servers: list[TileServer] = []
+        #: The folder of which the page is served as one version, with the service worker; without
+        #: one, pages are served as they are, and have no worker.
+        self.shell: ShellFolder | None = None
         #: Devices that are shown by area, because they are many; the page gets no others.
         self.town: Town | None = None
         self.lookers: dict[web.WebSocketResponse, AreaViewer] = {}
@@ -152,6 +155,8 @@ class FakeGateway:
         """Return the application: as in the gateway `/` is the page, `/static/` its folder."""
         app = web.Application(middlewares=[self._guard])
         app.router.add_get("/", self._index)
+        app.router.add_get("/service-worker.js", self._service_worker)
+        app.router.add_get("/static/{path:v-.+}", self._versioned)
         app.router.add_static("/static/", PAGE)
         app.router.add_get("/v1/devices", self._devices)
         app.router.add_get("/v1/devices/{device}", self._device)
@@ -162,6 +167,7 @@ class FakeGateway:
         app.router.add_get("/v1/session", self._who)
         app.router.add_post("/v1/session", self._sign_in)
         app.router.add_get("/v1/entrances", self._where)
+        app.router.add_get("/v1/base-maps", self._base_maps)
         app.router.add_get("/v1/device-tokens", self._device_tokens)
         app.router.add_post("/v1/device-tokens", self._make_token)
         app.router.add_delete("/v1/device-tokens/{name}", self._revoke)
@@ -206,6 +212,9 @@ class FakeGateway:
 
     async def _where(self, request: web.Request) -> web.Response:
         return web.json_response(self.entrances)
+
+    async def _base_maps(self, request: web.Request) -> web.Response:
+        return web.json_response([asdict(each) for each in self.tile_servers])
 
     async def _device_tokens(self, request: web.Request) -> web.Response:
         return web.json_response(self.device_tokens)
@@ -283,8 +292,29 @@ class FakeGateway:
         return web.json_response(edit)
 
     async def _index(self, request: web.Request) -> web.StreamResponse:
-        headers = {"Content-Security-Policy": CONTENT_SECURITY_POLICY}
+        headers = {
+            "Content-Security-Policy": content_security_policy(self.tile_servers),
+            "Referrer-Policy": "no-referrer",
+        }
+        if self.shell is not None:
+            document = self.shell.current().documents[INDEX]
+            return web.Response(body=document, content_type="text/html", headers=headers)
         return web.FileResponse(PAGE / "index.html", headers=headers)
+
+    async def _service_worker(self, request: web.Request) -> web.Response:
+        assert self.shell is not None
+        headers = {"Content-Security-Policy": content_security_policy()}
+        worker = self.shell.current().worker
+        return web.Response(body=worker, content_type="text/javascript", headers=headers)
+
+    async def _versioned(self, request: web.Request) -> web.StreamResponse:
+        assert self.shell is not None
+        try:
+            name = self.shell.unversioned(request.match_info["path"])
+        except LookupError:
+            raise web.HTTPNotFound from None
+        assert name is not None
+        return web.FileResponse(self.shell.folder / name)
 
     async def _devices(self, request: web.Request) -> web.Response:
         if self.town is not None:

@@ -16,7 +16,7 @@ PAGE = Path(vendor.__file__).parent
 TOOLS = Path(__file__).parents[3] / "build" / "typescript"
 PACKAGES = {
     "typescript": "5.9.3",
-    "maplibre-gl": vendor.MAPLIBRE_VERSION,
+    "maplibre-gl": vendor.MAPLIBRE.version,
     "@types/geojson": "7946.0.16",
 }
 

@@ -48,6 +48,15 @@ def test_names_and_who_reads_metrics_reach_the_gateway(tmp_path: Path) -> None:
     assert words[words.index("--metrics-token-file") + 1] == str(tmp_path / "metrics.token")
 
 
+def test_base_maps_of_other_servers_reach_the_gateway(tmp_path: Path) -> None:
+    words = gateway_words(tmp_path)
+    assert not [word for word in words if word.startswith(("--map", "--satellite"))]
+    given = ("--map-url=https://a.example/{z}/{x}/{y}.png", "--map-attribution=-me")
+    pictures = ("--satellite-url=https://b.example/{z}/{x}/{y}.jpg", "--satellite-attribution=you")
+    words = gateway_words(tmp_path, *given, *pictures)
+    assert {*given, *pictures} <= set(words)
+
+
 def test_other_options_of_the_gateway_are_passed_on_as_words(tmp_path: Path) -> None:
     words = gateway_words(tmp_path, "--gateway-options=--tls-key 'my key.pem'")
     assert words[words.index("--tls-key") + 1] == "my key.pem"

@@ -21,10 +21,11 @@ const OSM = "© OpenStreetMap contributors (ODbL)";
  * Return the archives of tiles, none where the platform has no extract. Raises where it cannot tell.
  * @param {AbortSignal} [signal]
  * @param {Record<string, string>} [headers]
+ * @param {(path: string, how?: RequestInit) => Promise<Response>} [load]
  * @returns {Promise<Archive[]>}
  */
-export async function loadArchives(signal, headers = {}) {
-  const answer = await fetch("/tiles.json", { signal: signal ?? null, headers });
+export async function loadArchives(signal, headers = {}, load = fetch) {
+  const answer = await load("/tiles.json", { signal: signal ?? null, headers });
   if (answer.status === 401) throw new SignInNeeded("/tiles.json");
   if (answer.status === 404) return []; // an older geocoder
   if (!answer.ok) throw new Error(`tiles: ${answer.status}`);
@@ -35,14 +36,23 @@ export async function loadArchives(signal, headers = {}) {
 /**
  * The sources of an archive: its tiles, and the land of one that does not say where it has land.
  * @param {Archive} archive
+ * @param {boolean} [kept] whether the page keeps the tiles that were loaded
  */
-export function sourcesOf(archive) {
+export function sourcesOf(archive, kept = false) {
   const { minzoom, maxzoom, bounds } = archive;
   const tiles = {
-    type: "vector", tiles: [location.origin + archive.tiles], minzoom, maxzoom, bounds, attribution: attributionOf(archive),
+    type: "vector", tiles: [isElsewhere(archive) ? archive.tiles : (kept ? "kept://" : location.origin) + archive.tiles], minzoom, maxzoom, bounds, attribution: attributionOf(archive),
   };
   const ground = { type: "geojson", data: rectangle(bounds) };
   return { [archive.id]: tiles, ...(hasOutline(archive) ? {} : { [`${archive.id}-ground`]: ground }) };
+}
+
+/**
+ * Whether the tiles are those of another server.
+ * @param {Archive} archive
+ */
+function isElsewhere(archive) {
+  return /^https?:/.test(archive.tiles);
 }
 
 /** @param {Archive} archive */

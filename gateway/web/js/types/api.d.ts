@@ -181,6 +181,14 @@ export interface Entrances {
   command?: string | null;
 }
 
+/** A row of GET /v1/base-maps. */
+export interface BaseMap {
+  name: "map" | "satellite";
+  url: string;
+  kind: "raster" | "vector" | "tilejson";
+  attribution: string;
+}
+
 /** A row of GET /v1/device-tokens; `newest` is when the newest token was made, ms. */
 export interface DeviceTokens {
   device: string;

@@ -14,7 +14,9 @@ import type { ChosenDevices } from "../elements/chosen_devices.js";
 import type { ConnectionDot } from "../elements/connection_dot.js";
 import type { DeviceList } from "../elements/device_list.js";
 import type { DevicePanel } from "../elements/device_panel.js";
+import type { MapNotice } from "../elements/map_notice.js";
 import type { NavigationBar } from "../elements/navigation_bar.js";
+import type { OfflineNotice } from "../elements/offline_notice.js";
 import type { PipelineStrip } from "../elements/pipeline_strip.js";
 import type { PlaceDetails } from "../elements/place_details.js";
 import type { PlaceSearch } from "../elements/place_search.js";
@@ -34,6 +36,8 @@ import type { ZoneList } from "../zones/zone_list.js";
 declare global {
   /** A classic script of the page; see gateway/web/vendor.py. */
   var maplibregl: typeof maplibre;
+  /** A classic script of the page /docs. */
+  var SwaggerUIBundle: (options: Record<string, unknown>) => unknown;
   /** What tests look at and call. */
   var waylog: Record<string, unknown>;
 
@@ -48,8 +52,10 @@ declare global {
     "device-list": DeviceList;
     "device-notices": DeviceNotices;
     "device-panel": DevicePanel;
+    "map-notice": MapNotice;
     "month-calendar": MonthCalendar;
     "navigation-bar": NavigationBar;
+    "offline-notice": OfflineNotice;
     "pipeline-strip": PipelineStrip;
     "place-details": PlaceDetails;
     "place-list": PlaceList;

@@ -4,6 +4,7 @@ import * as api from "../api.js";
 import { make, setText } from "../dom.js";
 import { moment, zoneOf } from "../format.js";
 import { language, t } from "../i18n.js";
+import { activeWorker } from "../offline/registration.js";
 
 /** @import { AlertChannel, AlertSettings as Settings } from "../types/api.js" */
 
@@ -180,7 +181,7 @@ export class AlertSettings extends HTMLElement {
     if (!globalThis.Notification || Notification.permission === "denied") return;
     this.key = await api.pushKey().catch(() => null);
     const subscribed = this.key && "serviceWorker" in navigator
-      && await (await navigator.serviceWorker.getRegistration("/static/js/"))?.pushManager.getSubscription();
+      && await (await navigator.serviceWorker.getRegistration("/"))?.pushManager?.getSubscription();
     this.browser.hidden = Boolean(subscribed) || (!this.key && Notification.permission === "granted");
     setText(this.browser, this.key ? t("alerts.push") : t("alerts.notify"));
   }
@@ -188,7 +189,8 @@ export class AlertSettings extends HTMLElement {
   async allowBrowser() {
     if (await Notification.requestPermission() !== "granted") return;
     if (this.key) {
-      const worker = await navigator.serviceWorker.register(`/static/js/push_worker.js?${new URLSearchParams({ language })}`);
+      const worker = await activeWorker();
+      if (!worker) throw new Error(t("alerts.no_worker"));
       const subscription = await worker.pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: this.key });
       await api.subscribeToPush(subscription);
     }
