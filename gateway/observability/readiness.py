@@ -8,7 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
 
+from waylog.history.job_report import read_report
 from waylog.kafka.topics import LOCATION
+from waylog.observability.telemetry import now_ms
 from waylog.process.notify import notify
 from waylog.process.storage_trouble import room_trouble
 
@@ -110,5 +112,19 @@ def storage_trouble(folder: Path, *, may_be_missing: bool = False) -> Ask:
         if may_be_missing and not folder.exists():
             return None
         return room_trouble(folder, ROOM_BYTES_MIN)
+
+    return ask
+
+
+def history_trouble(folder: Path, now: Callable[[], int] = now_ms) -> Ask:
+    """Return a check whether a history has room, and whether its job says that it is well.
+
+    A folder without a report has no job, or one of an earlier version.
+    """
+    room = storage_trouble(folder, may_be_missing=True)
+
+    def ask() -> str | None:
+        report = read_report(folder)
+        return room() or (None if report is None else report.problem(now()))
 
     return ask

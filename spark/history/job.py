@@ -35,10 +35,12 @@ from spark.runtime.session import (
     open_session_unless,
 )
 from waylog.cli import CommandError
+from waylog.history.job_report import JobReport, remove_report, write_report
 from waylog.history.storage import Storage
 from waylog.kafka.clients import LogForbidden, LogUnreachable
 from waylog.kafka.ranges.log_ranges import Watermarks
 from waylog.kafka.topics import LOCATION
+from waylog.observability.telemetry import now_ms
 from waylog.private_files import tighten
 from waylog.process.stop_limit import StopLimit
 from waylog.process.threads import start_thread
@@ -69,6 +71,9 @@ _STEP_MAX_S: Final = 1800.0
 # The same for a computation of places, of which no steps are seen: the first one of a long history
 # takes hours.
 _PLACES_MAX_S: Final = 6 * 3600.0
+
+# Milliseconds between two reports of a job of which nothing changes.
+_REPORT_MS: Final = 10_000
 
 _RESTART_WAIT_S: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
 
@@ -139,7 +144,11 @@ class HistoryJob:
             self._steps,
             self._report_no_more,
             settings.stalled_after_s,
+            self._write_report,
         )
+        self._engine = settings.engine
+        self._wrote_ms: int | None = None
+        self._reported: JobReport | None = None
         # Held while a batch is given its names, and taken from Spark for good before another engine
         # writes.
         self._writing = threading.Lock()
@@ -202,6 +211,8 @@ class HistoryJob:
             for thread in self._ending:
                 thread.join()
             self._watchdog.close()
+            if self._storage.local and self._reported is not None:
+                remove_report(Path(self._storage.path))
             if lock is not None:
                 lock.close()
         return self.total
@@ -289,6 +300,7 @@ class HistoryJob:
                 logger.error("%s; the history goes on with --engine arrow", stalled)
                 with self._writing:
                     self._spark_may_write = False
+                self._engine = "arrow"
                 engine.current = LocalEngine(1)
                 kill_session(session)
                 # What this process has seen of the files is of its own batches.
@@ -448,6 +460,26 @@ class HistoryJob:
         logger.error("a thread hangs: no more progress is reported to the supervisor")
         self._watchdog.close()
 
+    def _write_report(self) -> None:
+        """Say how the job is, for gateways of this machine."""
+        if not self._storage.local or self._stopping.is_set():
+            return
+        report = JobReport(
+            now_ms(),
+            self._engine,
+            self._wrote_ms,
+            round(self._status.waiting_s(), 1),
+            self._status.troubles,
+        )
+        before = self._reported
+        if (
+            before is None
+            or report.time - before.time >= _REPORT_MS
+            or (report.trouble, report.wrote) != (before.trouble, before.wrote)
+        ):
+            self._reported = report
+            write_report(Path(self._storage.path), report)
+
     def _report_ready(self) -> None:
         self._on_ready()
         self._watchdog.start()
@@ -468,6 +500,7 @@ class HistoryJob:
         self.total.duplicates += committed.duplicates
         self.total.repeated += committed.repeated
         if committed.rows:
+            self._wrote_ms = now_ms()
             self._new_rows.set()
         logger.info(
             "batch %d: %d fixes in %d files, %.2f s%s%s",

@@ -47,11 +47,14 @@ class JobStatus:
         steps: ThreadSteps,
         on_hang: Callable[[], object],
         patience_s: float = math.inf,
+        on_look: Callable[[], object] = lambda: None,
     ) -> None:
+        """`on_look` is called after each look."""
         self._bootstrap_servers = bootstrap_servers
         self._folders = folders
         self._steps = steps
         self._on_hang = on_hang
+        self._on_look = on_look
         self._hangs = False
         self._status = ProcessStatus()
         self._lock = threading.Lock()
@@ -127,6 +130,7 @@ class JobStatus:
                     ends = {partition: marks.high for partition, marks in watermarks.items()}
                     with self._lock:
                         self._stall.log_ends(ends, time.monotonic())
+                self._on_look()
         finally:
             offsets.close()
 

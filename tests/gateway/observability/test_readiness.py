@@ -13,12 +13,19 @@ from typing import Any
 import pytest
 
 from gateway.mqtt.packets.packets import ReasonCode
-from gateway.observability.readiness import HOPELESS_S, Ask, Readiness, reader_trouble
+from gateway.observability.readiness import (
+    HOPELESS_S,
+    Ask,
+    Readiness,
+    history_trouble,
+    reader_trouble,
+)
 from tests.contract.broker_process import BrokerProcess
 from tests.gateway.mqtt.in_memory import PahoClient
 from tests.gateway.running import Gateway, Login
 from tests.ports import reserved_ports
 from tests.small_disk import SmallDisk, small_disk
+from waylog.history.job_report import JobReport, write_report
 from waylog.kafka.batch_reader import BatchReader
 from waylog.kafka.clients import ensure_topics
 
@@ -192,3 +199,18 @@ async def test_a_reader_that_hears_nothing_says_why() -> None:
         assert f"127.0.0.1:{port}: connection refused" in told
     finally:
         await reader.close()
+
+
+def test_a_history_is_well_if_its_folder_and_its_job_are(tmp_path: Path) -> None:
+    folder = tmp_path / "history"
+    now = 1_000_000
+    ask = history_trouble(folder, lambda: now)
+    assert ask() is None
+    folder.mkdir()
+    assert ask() is None
+    write_report(folder, JobReport(now, "spark", trouble="records wait"))
+    assert ask() == "records wait"
+    write_report(folder, JobReport(now, "spark"))
+    assert ask() is None
+    now += 61_000
+    assert ask() == "nothing heard from the history job for 61 s"

@@ -101,6 +101,24 @@ def test_candidates_are_as_good_as_fixes() -> None:
     assert read(finding.stay_points(small, None, False, 300_000)) == believed
 
 
+def test_many_devices_come_in_several_batches_and_each_once() -> None:
+    person = PEOPLE["u0/phone"]
+    [one] = finding.candidates([batch_of("a", person.fixes)], {})
+    names = [f"{number:04d}" for number in range(250)]
+    many = [one.set_column(0, one.schema.field(0), pa.array([each] * len(one))) for each in names]
+    expected = len(read(finding.visits([one], None)))
+    found = list(finding.visits(many, None))
+    assert len(found) > 1
+    assert [row["device"] for row in read(iter(found))] == [
+        each for each in names for _ in range(expected)
+    ]
+    stays = list(finding.stay_points(many, None, True, 0))
+    assert len(stays) > 1
+    assert [row["device"] for row in read(iter(stays))] == [
+        each for each in names for _ in range(len(one))
+    ]
+
+
 def test_raw_stays_are_those_of_the_kernel() -> None:
     batches = batches_of(PEOPLE, 1000)
     settings = {"clean": False, "gap_ms": 900_000, "distance_m": 50.0}

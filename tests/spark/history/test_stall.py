@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -13,6 +14,8 @@ import pytest
 
 from tests.spark.history.test_compaction import rows_of
 from tests.spark.running import ROOT, Running, append_fixes, make_fix
+from waylog.history.job_report import read_report
+from waylog.observability.telemetry import now_ms
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(500)]
 
@@ -95,10 +98,22 @@ def test_a_stall_is_told_with_its_reason_and_over_when_spark_writes(
     line = job.await_line("not ready: .*nothing has been written for", timeout_s=150)
     assert "records wait" in line
     assert "connect back" in line
+    # The gateways of the machine hear of it, too.
+    report = read_report(out)
+    while report is None or report.trouble is None or "records wait" not in report.trouble:
+        time.sleep(0.1)
+        report = read_report(out)
+    assert report.waiting_s >= 30
+    assert report.wrote is None
     held.unlink()
     job.await_line("ready again", timeout_s=150)
     job.await_line("batch 0: 50 fixes", timeout_s=10)
+    while (report := read_report(out)) is None or report.trouble or report.wrote is None:
+        time.sleep(0.1)
+    assert abs(report.wrote - now_ms()) < 60_000
+    assert report.waiting_s < 10
     assert job.terminate() == 0
+    assert read_report(out) is None
     assert len(ids(out)) == 50
 
 
@@ -128,6 +143,8 @@ def test_arrow_goes_on_and_each_fix_is_there_once_whoever_is_killed(
     job.await_line("the history goes on with --engine arrow", timeout_s=150)
     append_fixes(log, fixes(300, 50))  # type: ignore[arg-type]
     job.await_line("ready again", timeout_s=60)
+    while (report := read_report(out)) is None or report.engine != "arrow":
+        time.sleep(0.1)
     # Nothing of what Spark has finished is read again.
     assert "written before" not in job.said or _repeated(job) <= 80
     job.kill()
