@@ -30,6 +30,7 @@ import "./elements/start_guide.js";
 
 const ANNOUNCE_MS = 10000;
 const IDENTIFY_AGAIN_MS = 2000;
+const ANSWER_MS = 4000;
 const REMEMBER_MS = 200;
 /** Devices above which the gateway sends what the map shows in place of all. */
 const ALL_UP_TO = 500;
@@ -150,6 +151,11 @@ export class App extends EventTarget {
 
   /** @param {Session} session */
   async begin(session) {
+    if (this.session && this.session.user !== session.user) {
+      await this.absence.kept.forget();
+      location.reload(); // nothing of another user stays on the page
+      return;
+    }
     this.session = session;
     await this.absence.began(session);
     const button = byId("sign-out-button", "button");
@@ -173,6 +179,8 @@ export class App extends EventTarget {
   /** Sign in by the link that was opened, or go on as whoever has a session here already. */
   async identify() {
     let refusal;
+    // Where packets get lost there is no answer for minutes, and no error.
+    const late = setTimeout(() => this.absence.restore(), ANSWER_MS);
     try {
       await this.absence.signOutLeft(api.signOut);
       if (this.signInCode) {
@@ -191,8 +199,9 @@ export class App extends EventTarget {
         return;
       }
       setTimeout(() => this.identify(), IDENTIFY_AGAIN_MS);
-      await this.absence.restore();
-      byId("sign-out-button", "button").hidden = !this.absence.restored;
+      this.absence.restore();
+    } finally {
+      clearTimeout(late);
     }
   }
 

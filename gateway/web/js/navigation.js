@@ -1,6 +1,7 @@
 // The views of the page. A view is a module that is loaded when it is first opened.
 
 import { t } from "./i18n.js";
+import { reloadIfUpgraded } from "./offline/registration.js";
 import { fragmentOf } from "./url_state.js";
 
 /** @import { App } from "./app.js" */
@@ -70,7 +71,11 @@ export class Navigation {
       last?.view.hide();
       if (last) last.room.hidden = true;
     }
-    const { view, room } = await this.open(name);
+    const opened = await this.open(name).catch(async (error) => {
+      await reloadIfUpgraded().catch(() => { /* there is no gateway */ });
+      throw error;
+    });
+    const { view, room } = opened;
     if (this.shown !== name) return; // another one was chosen while this one was loaded
     room.hidden = false;
     view.show(state);

@@ -265,6 +265,101 @@ async def test_another_user_finds_nothing_of_the_one_before(
         assert state is None or state["rows"] == []
 
 
+async def test_another_user_of_the_browser_deletes_what_the_one_before_left(
+    browser: Browser, gateway: Restarting
+) -> None:
+    async with browsing(browser) as context:
+        page = await context.new_page()
+        await with_kept_state(page, gateway)
+        await page.evaluate(
+            """async () => {
+              const { kept } = waylog.app.absence;
+              kept.put("/tiles/of-demo", new Response("a"));
+              await kept.last;
+            }"""
+        )
+        assert "/tiles/of-demo" in await page.evaluate(TILES)
+        # The session is another's, as after a sign-out that left no time to delete anything.
+        gateway.played.session |= {"user": "eve"}
+        gateway.played.rows.clear()
+        await page.reload()
+        state = await until(page, KEPT, lambda state: state and state["user"] == "eve")
+        assert state["rows"] == []
+        assert "/tiles/of-demo" not in await page.evaluate(TILES)
+
+
+async def test_another_user_who_signs_in_on_the_open_page_finds_nothing(
+    browser: Browser, gateway: Restarting
+) -> None:
+    async with browsing(browser) as context:
+        page = await context.new_page()
+        await with_kept_state(page, gateway)
+        gateway.played.credentials = "eve:secret"  # the session is over
+        await gateway.played.drop_viewers()
+        await gateway.stop()
+        await gateway.start()
+        await expect(page.get_by_role("dialog")).to_be_visible()
+        assert await page.evaluate(KEPT) is None
+        gateway.played.session |= {"user": "eve"}
+        gateway.played.rows.clear()
+        await page.get_by_label("User").fill("eve")
+        await page.get_by_label("Token or password").fill("secret")
+        await page.get_by_role("button", name="Sign in", exact=True).click()
+        await until(page, "() => globalThis.waylog?.app.session?.user", lambda user: user == "eve")
+        await expect(page.locator("[role=listitem]")).to_have_count(0)
+
+
+async def test_a_gateway_that_does_not_answer_is_none(
+    browser: Browser, gateway: Restarting
+) -> None:
+    async with browsing(browser) as context:
+        page = await context.new_page()
+        await with_kept_state(page, gateway)
+        await gateway.stop()
+        taken: list[asyncio.StreamWriter] = []
+
+        def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            taken.append(writer)
+
+        silent = await asyncio.start_server(take, "127.0.0.1", gateway.port)
+        await page.reload(wait_until="commit")
+        await expect(page.locator("offline-notice")).to_be_visible()
+        await expect(page.locator("[role=listitem]")).to_have_count(1)
+        drawn = """() => globalThis.waylog?.map
+          ?.querySourceFeatures('land', {sourceLayer: 'land'}).length"""
+        await until(page, drawn, bool)
+        silent.close()
+        for writer in taken:
+            writer.close()
+        await gateway.start()
+        await expect(page.locator("offline-notice")).to_be_hidden()
+
+
+async def test_without_a_worker_a_page_of_before_an_upgrade_loads_itself_anew(
+    browser: Browser, tmp_path: Path, page_files: None
+) -> None:
+    folder = tmp_path / "page"
+    shutil.copytree(PAGE, folder, ignore=shutil.ignore_patterns("*.py", "__pycache__", "towns"))
+    gateway = Restarting(tmp_path, folder)
+    await gateway.start()
+    gateway.played.fix("demo/phone", *VADUZ)
+    try:
+        async with browsing(browser, service_workers="block") as context:
+            page = await context.new_page()
+            await opened(page, gateway)
+            first = await page.evaluate("() => document.documentElement.dataset.shell")
+            with (folder / "css" / "theme.css").open("a") as file:
+                file.write("\n")
+            assert gateway.played.shell is not None
+            assert gateway.played.shell.current().version != first
+            await page.get_by_role("link", name="Places").click()
+            await expect(page.locator(".room.places")).to_be_visible()
+            second = await page.evaluate("() => document.documentElement.dataset.shell")
+            assert second != first
+    finally:
+        await gateway.stop()
+
+
 async def test_nothing_else_than_positions_and_the_map_is_kept(
     browser: Browser, gateway: Restarting
 ) -> None:

@@ -32,13 +32,14 @@ export async function drawn(from) {
   const tiles = said?.tiles;
   if (!Array.isArray(tiles) || typeof tiles[0] !== "string") throw new Error(`${from.url}: no TileJSON`);
   const url = new URL(tiles[0], from.url).href.replaceAll("%7B", "{").replaceAll("%7D", "}");
-  const { minzoom, maxzoom, bounds } = said;
-  return drawnFrom(from, { tiles: [url], minzoom, maxzoom, bounds }, Array.isArray(said.vector_layers) || /\.(pbf|mvt)(\?|$)/.test(url));
+  const level = (/** @type {unknown} */ value) => (Number.isInteger(value) && Number(value) >= 0 && Number(value) <= 24 ? Number(value) : undefined);
+  const bounds = Array.isArray(said.bounds) && said.bounds.length === 4 && said.bounds.every(Number.isFinite) ? said.bounds : undefined;
+  return drawnFrom(from, { tiles: [url], minzoom: level(said.minzoom), maxzoom: level(said.maxzoom), bounds }, Array.isArray(said.vector_layers) || /\.(pbf|mvt)(\?|$)/.test(url));
 }
 
 /**
  * @param {BaseMap} from
- * @param {{tiles: string[], minzoom?: number, maxzoom?: number, bounds?: [number, number, number, number]}} tilejson
+ * @param {{tiles: string[], minzoom?: number | undefined, maxzoom?: number | undefined, bounds?: [number, number, number, number] | undefined}} tilejson
  * @param {boolean} isVector
  * @returns {Drawn}
  */

@@ -46,6 +46,7 @@ export class Absence {
       this.write();
     }
     const gone = this.restored || (this.app.live.state === "lost" && now - (this.heard ?? now) > PATIENCE_MS);
+    this.kept.preferred = gone;
     this.notice.show(gone ? this.heard : null);
   }
 
@@ -55,7 +56,9 @@ export class Absence {
     const state = await this.kept.read();
     if (!state || this.app.session) return;
     this.restored = true;
+    this.kept.preferred = true;
     this.heard = state.at;
+    byId("sign-out-button", "button").hidden = false;
     for (const row of state.rows) this.app.store.applyRow(row);
     this.app.snapshotTaken = true;
     this.app.map.signedIn();
@@ -100,7 +103,7 @@ export class Absence {
 
   /**
    * Sign out, at the gateway as soon as there is one.
-   * @param {() => Promise<unknown>} ask
+   * @param {() => Promise<Response>} ask
    */
   async signOut(ask) {
     try { localStorage.setItem(SIGNING_OUT, "1"); } catch { /* the gateway is asked now or not at all */ }
@@ -112,13 +115,14 @@ export class Absence {
 
   /**
    * Finish a sign-out that the gateway was not there for. Raises where it is not there yet.
-   * @param {() => Promise<unknown>} ask
+   * @param {() => Promise<Response>} ask
    */
   async signOutLeft(ask) {
     let left = null;
     try { left = localStorage.getItem(SIGNING_OUT); } catch { /* storage is switched off */ }
     if (left === null) return;
-    await ask();
+    const answer = await ask();
+    if (answer.status >= 500) throw new Error(`${answer.status}`);
     localStorage.removeItem(SIGNING_OUT);
   }
 

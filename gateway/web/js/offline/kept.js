@@ -22,6 +22,8 @@ export class Kept {
   /** Whose session it is; nothing is written without. @type {string | null} */
   user = null;
   tiles = 0;
+  /** There is no gateway: what is kept is taken without asking it, since that may take long. */
+  preferred = false;
   /** Tiles that came before the session was known. @type {[string, Response][]} */
   waiting = [];
   /** One step after the other, so that nothing is written behind a deletion. @type {Promise<unknown>} */
@@ -94,6 +96,8 @@ export class Kept {
    * @returns {Promise<Response>}
    */
   async load(path, how) {
+    const known = this.preferred ? await this.match(path) : undefined;
+    if (known) return known;
     try {
       const answer = await fetch(path, how);
       if (this.possible && answer.status === 200) this.put(path, answer.clone());

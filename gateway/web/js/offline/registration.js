@@ -23,6 +23,14 @@ export async function registerWorker() {
   }
 }
 
+/** Load the page anew if the gateway has another version of it by now: files of this one may be gone. */
+export async function reloadIfUpgraded() {
+  const own = document.documentElement.dataset.shell;
+  if (!own) return;
+  const answer = await fetch("/", { cache: "no-store" });
+  if (answer.ok && !(await answer.text()).includes(`data-shell="${own}"`)) location.reload();
+}
+
 /** The worker once it can take pushes; null where there is none. */
 export async function activeWorker() {
   return (await registerWorker()) && navigator.serviceWorker.ready;
