@@ -140,6 +140,8 @@ async def test_base_maps_are_chosen_and_remembered(
     await expect(attribution).to_contain_text("© <b>Somebody</b>")  # text, never markup
     labels = "() => waylog.map.getLayer('town') !== undefined"
     assert await page.evaluate(labels) is False  # the picture has its own
+    countries = "() => waylog.map.getLayoutProperty('country', 'visibility')"
+    assert await page.evaluate(countries) == "none"
     assert all("Cookie" not in each.headers for each in tiles.asked)
     assert all("Referer" not in each.headers for each in tiles.asked)
     await page.get_by_role("button", name="Settings").click()
@@ -153,6 +155,7 @@ async def test_base_maps_are_chosen_and_remembered(
     await coloured(page, lambda colour: colour == GREEN)
     await expect(attribution).to_contain_text("Pictures of nobody")
     assert await page.evaluate(labels) is True
+    assert await page.evaluate(countries) == "visible"
     await choose(page, "embedded")
     await coloured(page, lambda colour: colour[2] > colour[0])
     await expect(page.locator("map-notice")).to_be_hidden()

@@ -472,6 +472,7 @@ async def test_an_upgrade_is_taken_at_the_next_load_and_versions_are_not_mixed(
             await page.reload()
             await page.wait_for_selector("html[data-ready=true]")
             third = await page.evaluate("() => document.documentElement.dataset.shell")
+            assert third != second  # at this load, not at the one after the worker's
             names = await until(page, SHELLS, lambda names: f"waylog-shell-{third}" in names)
             await until(page, SHELLS, lambda names: f"waylog-shell-{first}" not in names)
             assert len(names) <= 3
