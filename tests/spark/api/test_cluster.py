@@ -48,7 +48,9 @@ def _environment(python: Path | str) -> dict[str, str]:
     import pyspark
 
     home = find_java(os.environ)
-    return os.environ | {
+    # A session of another test in this process leaves the path of Waylog there.
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return inherited | {
         "JAVA_HOME": str(home),
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
         # The start scripts of a Spark distribution determine this value.
@@ -70,7 +72,11 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (own / package.name).symlink_to(package)
     program = folder / "bin/python"
     tried = subprocess.run(
-        [program, "-c", "import waylog"], cwd=folder, check=False, capture_output=True
+        [program, "-c", "import waylog"],
+        cwd=folder,
+        env=_environment(program),
+        check=False,
+        capture_output=True,
     )
     assert tried.returncode == 1
     return program

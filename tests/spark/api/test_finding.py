@@ -104,7 +104,7 @@ def test_candidates_are_as_good_as_fixes() -> None:
 def test_many_devices_come_in_several_batches_and_each_once() -> None:
     person = PEOPLE["u0/phone"]
     [one] = finding.candidates([batch_of("a", person.fixes)], {})
-    names = [f"{number:04d}" for number in range(250)]
+    names = [f"{number:04d}" for number in range(400)]
     many = [one.set_column(0, one.schema.field(0), pa.array([each] * len(one))) for each in names]
     expected = len(read(finding.visits([one], None)))
     found = list(finding.visits(many, None))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -161,6 +162,44 @@ def _repeated(job: Running) -> int:
     import re
 
     return sum(int(number) for number in re.findall(r"(\d+) written before", job.said))
+
+
+def test_arrow_goes_on_in_the_process_in_which_spark_has_written(
+    log: str, held: Path, jobs: list[Running], tmp_path: Path
+) -> None:
+    out = tmp_path / "history"
+    worker = program(tmp_path, held, "*")
+    held.unlink()
+    append_fixes(log, fixes(0, 100))  # type: ignore[arg-type]
+    words = ("--stalled-after", "40", "--on-stall", "arrow", "--batch-rows", "40")
+    job = start(worker, jobs, log, out, *words)
+    job.await_line("batch 2:", timeout_s=150)
+    held.touch()
+    for process in workers_of(job):
+        os.kill(process, signal.SIGKILL)
+    append_fixes(log, fixes(100, 100))  # type: ignore[arg-type]
+    job.await_line("the history goes on with --engine arrow", timeout_s=150)
+    job.await_line("ready again", timeout_s=60)
+    while len(ids(out)) < 200:
+        time.sleep(0.1)
+    assert job.terminate() == 0
+    found = ids(out)
+    assert len(found) == len(set(found)) == 200
+
+
+def workers_of(job: Running) -> list[int]:
+    """Return Spark's processes of Python in the group of a job."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            group = int((folder / "stat").read_text().rpartition(")")[2].split()[2])
+            words = (folder / "cmdline").read_bytes()
+        except OSError:
+            continue  # it has ended
+        if group == job.process.pid and b"\0pyspark." in words:
+            found.append(int(folder.name))
+    assert found
+    return found
 
 
 def test_settings_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
