@@ -42,7 +42,7 @@ _EPILOG = """examples:
   waylog history files --date 2026-01-31           what to give to other programs
   waylog history publish                           as a Delta table
 
-The files are <out>/date=YYYY-MM-DD/location-<partition>-<first offset>-<last offset>.parquet, by
+The files are <out>/month=YYYY-MM/YYYY-MM-DD-location-<partition>-<first>-<last offset>.parquet, by
 UTC date of the fixes, complete and with every fix once at any moment, for any reader:
   duckdb -c "select count(*) from 'data/history/*/*.parquet'"
 """
