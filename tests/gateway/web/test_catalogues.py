@@ -14,7 +14,9 @@ import pytest
 from gateway.web import vendor
 
 PAGE = Path(vendor.__file__).parent
-MODULES = sorted((PAGE / "js").rglob("*.js"))
+#: What the client says is for programs and those who write them.
+CLIENT = PAGE / "js" / "client"
+MODULES = sorted(path for path in (PAGE / "js").rglob("*.js") if CLIENT not in path.parents)
 CATALOGUES = {path.stem: json.loads(path.read_text()) for path in (PAGE / "locales").glob("*.json")}
 ENGLISH = CATALOGUES["en"]
 
