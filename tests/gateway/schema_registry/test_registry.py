@@ -21,7 +21,7 @@ from confluent_kafka import Producer
 
 from gateway.users.database import UserStore
 from tests.certificates import Certificates
-from tests.consumers.running import Broker
+from tests.consumers.running import Broker, await_condition
 from tests.registry_process import Registry, registry_on
 from waylog.kafka.ranges.topic_reader import read_topic
 
@@ -387,7 +387,11 @@ def test_a_record_follows_each_transaction(registry: Registry, broker: Broker) -
 
     asyncio.run(_put_level(registry))
     with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(newest_key).result(60) == b'{"keytype":"NOOP","magic":0}'
+        # It is written behind the transaction, not within the request.
+        await_condition(
+            lambda: pool.submit(newest_key).result(60) == b'{"keytype":"NOOP","magic":0}',
+            *(60, "the record that follows"),
+        )
 
 
 async def _put_level(registry: Registry) -> None:

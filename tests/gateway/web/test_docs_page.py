@@ -97,7 +97,7 @@ async def test_operations_are_shown_and_tried_in_the_own_session(
         await context.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.long), "dark"])
 async def test_the_page_keeps_nobody_out(browser: Browser, gateway: Gateway, scheme: str) -> None:
     narrow = {"width": 360, "height": 640}
     context = await context_of(browser, viewport=narrow, color_scheme=scheme, locale="de-CH")

@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Route, expect
 
 from tests.consumers.running import Broker
 from tests.gateway.operations.written_log import Log
@@ -270,6 +270,27 @@ async def test_a_topic_is_made_changed_and_deleted_by_its_name(visit: Visit, log
     await confirm(page, "made-in-page", "Delete topic")
     await expect(page.locator(".operations-title")).to_have_text("Topics")
     assert "made-in-page" not in log.admin.list_topics(timeout=60).topics
+
+
+async def test_a_question_that_is_one_too_many_is_asked_again(visit: Visit) -> None:
+    page = visit.page
+    refused = 2
+
+    async def busy(route: Route) -> None:
+        nonlocal refused
+        if refused:
+            refused -= 1
+            await route.fulfill(status=429, body='{"error": "busy"}', headers={"Retry-After": "1"})
+        else:
+            await route.continue_()
+
+    # What is asked of one topic is not what is asked of the next.
+    await at(page, "topics/location/records", "Records of location")
+    await page.route("**/v1/admin/topics/seen/records*", busy)
+    await at(page, "topics/seen/records", "Records of seen")
+    await expect(page.locator(".operations-records li")).to_have_count(5)
+    await page.unroute("**/v1/admin/topics/seen/records*")
+    visit.complaints.clear()  # the browser's own lines about the two refusals
 
 
 async def test_the_platforms_own_topics_are_not_deleted(visit: Visit) -> None:

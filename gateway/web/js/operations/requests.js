@@ -5,15 +5,29 @@ import { errorOf, SignInNeeded, Unanswered } from "../api.js";
 /** @import * as types from "../types/operations.js" */
 
 /**
+ * How often a question is asked again, by the status of its answer: who leaves a page asks another one while the
+ * first is still being answered (429), and a log that is busy once may answer the next time.
+ * @type {Record<number, number>}
+ */
+const AGAIN = { 429: 5, 503: 1 };
+const PAUSE_S = 2;
+
+/**
  * Ask, or change something. Throws what the gateway has against it.
  * @param {string} path
  * @param {"GET" | "POST" | "PATCH" | "DELETE"} [method]
  * @param {unknown} [body]
  */
 async function ask(path, method = "GET", body) {
-  const answer = await fetch(`/v1/admin/${path}`, {
+  const send = () => fetch(`/v1/admin/${path}`, {
     method, ...(body === undefined ? {} : { headers: { "content-type": "application/json" }, body: JSON.stringify(body) }),
   });
+  let answer = await send();
+  for (let tries = 1; method === "GET" && tries <= (AGAIN[answer.status] ?? 0); tries += 1) {
+    const pauseS = Number(answer.headers.get("retry-after")) || PAUSE_S;
+    await new Promise((resolve) => { setTimeout(resolve, 1000 * pauseS); });
+    answer = await send();
+  }
   if (answer.status === 401) throw new SignInNeeded(path);
   if (!answer.ok) throw new Unanswered(await errorOf(answer));
   return answer.status === 204 ? null : answer.json();
