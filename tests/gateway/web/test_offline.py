@@ -429,6 +429,9 @@ async def test_what_is_kept_for_too_long_is_deleted(browser: Browser, gateway: R
         await expect(page.locator("[role=listitem]")).to_have_count(0)
 
 
+# Where a gateway takes longer than six seconds, the page is the one that was kept: by design, and
+# what happens on a machine that is busy with other tests.
+@pytest.mark.long
 async def test_an_upgrade_is_taken_at_the_next_load_and_versions_are_not_mixed(
     browser: Browser, tmp_path: Path, page_files: None
 ) -> None:
