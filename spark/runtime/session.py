@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from spark.runtime.jvm import find_java, private_cache
 from spark.runtime.masters import check_master
 from spark.runtime.socket_folder import socket_folder
+from waylog.cli import CommandError
 from waylog.config import ARROW_MEMORY_POOL, ConfigError
 from waylog.process.threads import start_thread
 from waylog.sealing.sealing import ENVIRONMENT
@@ -76,7 +77,8 @@ def open_session(
 
     `jars` are paths or URLs, `packages` Maven coordinates. With `planning_only`, no rows pass
     through the JVM, so that it need not optimise its code. Raises ConfigError when there is no
-    Java, for a master that does not answer, and if Spark does not start.
+    Java, for a master that does not answer, and if Spark does not start; CommandError if
+    its JVM is killed meanwhile.
     """
     check_master(master)
     _prepare_environment(master)
@@ -100,9 +102,10 @@ def open_session(
         session: SparkSession = builder.getOrCreate()
     except (PySparkException, Py4JError, OSError) as error:
         logger.debug("Spark does not start", exc_info=True)
-        raise ConfigError(
-            f"Spark does not start with --master {master}: {_reason(error)}"
-        ) from error
+        message = f"Spark does not start with --master {master}: {_reason(error)}"
+        # One that a signal has ended, as for want of memory, may start the next time.
+        failure = CommandError if (jvm_end() or 0) < 0 else ConfigError
+        raise failure(message) from error
     session.sparkContext.setLogLevel("ERROR")
     return session
 
