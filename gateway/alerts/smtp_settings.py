@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 from email.errors import MessageError
 from email.headerregistry import Address
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from gateway.limits.addresses import is_loopback
 from waylog.config import ConfigError
 from waylog.os_errors import describe_os_error
 
@@ -69,7 +69,7 @@ def smtp_settings(url: str, sender: str | None, password_file: Path | None) -> S
         check_address(sender)
     except BadAddress as error:
         raise ConfigError(f"--smtp-from: {error}") from None
-    is_local = _is_this_machine(host)
+    is_local = is_loopback(host)
     use_tls = parts.scheme == "smtps"
     return SmtpSettings(
         host=host,
@@ -105,13 +105,6 @@ def _is_domain(text: str) -> bool:
         label and label.replace("-", "a").isalnum() and label[0] != "-" and label[-1] != "-"
         for label in labels
     )
-
-
-def _is_this_machine(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _password(path: Path) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import sqlite3
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -63,6 +62,7 @@ from gateway.notices.event_teller import EventTeller
 from gateway.notices.notices import Notices, event_of
 from gateway.notices.push import Pusher
 from gateway.notices.web_push import WebPush
+from gateway.observability.history_metrics import register_history
 from gateway.observability.metrics import GatewayMetrics
 from gateway.observability.metrics_access import MetricsAccess
 from gateway.observability.push_ledger import PushLedger
@@ -94,7 +94,6 @@ from waylog.bounded_cache import BoundedCache
 from waylog.config import Endpoint
 from waylog.geofences.definition import decode_geofence
 from waylog.history.erasures import Erasures
-from waylog.history.job_report import JobReport, read_report
 from waylog.history.place_edits import decode_place_edit
 from waylog.kafka.append_watch import AppendWatch
 from waylog.kafka.batch_producer import BatchProducer
@@ -264,7 +263,7 @@ class _Gateway:
         self.readiness.add("storage", storage_trouble(settings.users.parent))
         if settings.history is not None and "://" not in settings.history:
             self.readiness.add_other("history", history_trouble(Path(settings.history)))
-            self._register_history(Path(settings.history))
+            register_history(self.metrics, Path(settings.history))
         known_fixes = KnownFixes(_KNOWN_FIXES_MAX)
         self.location_view = LocationView(known_fixes)
         self.address_view = AddressView()
@@ -670,31 +669,6 @@ class _Gateway:
     def _newest_time(self, device: str) -> int | None:
         times = self.location_view.known_fixes.times
         return None if times is None else times.time_of(device_key(device))
-
-    def _register_history(self, folder: Path) -> None:
-        """Tell how the job is that writes the history; NaN where there is none."""
-
-        def report(value: Callable[[JobReport], float | None]) -> float:
-            found = read_report(folder)
-            known = None if found is None else value(found)
-            return math.nan if known is None else known
-
-        gauge = self.metrics.gauge
-        gauge(
-            "history_written_age_seconds",
-            "Time since the history job wrote rows last.",
-            partial(report, lambda job: job.wrote and (now_ms() - job.wrote) / 1000),
-        )
-        gauge(
-            "history_waiting_seconds",
-            "For how long records wait for the history job without any being written.",
-            partial(report, lambda job: job.waiting_s),
-        )
-        gauge(
-            "history_report_age_seconds",
-            "Time since the history job said how it is.",
-            partial(report, lambda job: (now_ms() - job.time) / 1000),
-        )
 
     def _register_gauges(self) -> None:
         gauge = self.metrics.gauge

@@ -10,7 +10,6 @@ others.
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -34,6 +33,7 @@ from spark.runtime.session import (
     kill_session,
     open_session_unless,
 )
+from spark.runtime.watched import watched
 from waylog.cli import CommandError
 from waylog.history.job_report import JobReport, remove_report, write_report
 from waylog.history.storage import Storage
@@ -410,27 +410,7 @@ class HistoryJob:
 
         It does so where Python does not start, which Spark waits for without a limit.
         """
-        # Not a SimpleQueue: its `get` waits for ever if a signal arrives just as the timeout ends.
-        ended: queue.Queue[Exception | None] = queue.Queue()
-
-        def run() -> None:
-            try:
-                self._run_query(session)
-            except Exception as error:
-                ended.put(error)
-            else:
-                ended.put(None)
-
-        start_thread(run, "query", may_end=lambda: True)
-        while True:
-            try:
-                error = ended.get(timeout=1.0)
-            except queue.Empty:
-                self._check_stall()
-                continue
-            if error is not None:
-                raise error
-            return
+        watched("query", partial(self._run_query, session), self._check_stall, 1.0)
 
     def _run_query(self, session: SparkSession) -> None:
         if self._settings.checkpoint_in_out is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import queue
 import signal
 import subprocess
 import sys
@@ -14,15 +13,16 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from spark.runtime.jvm import find_java, private_cache
 from spark.runtime.masters import check_master
 from spark.runtime.socket_folder import socket_folder
+from spark.runtime.watched import watched
 from waylog.cli import CommandError
 from waylog.config import ARROW_MEMORY_POOL, ConfigError
-from waylog.process.threads import start_thread
 from waylog.sealing.sealing import ENVIRONMENT
 
 if TYPE_CHECKING:
@@ -125,6 +125,10 @@ def _reason(error: Exception) -> str:
     return str(error).splitlines()[0]
 
 
+class _Stopped(Exception):
+    """A stop was requested before Spark had started."""
+
+
 def open_session_unless(
     stopping: threading.Event, name: str, **options: Any
 ) -> SparkSession | None:
@@ -133,26 +137,16 @@ def open_session_unless(
     A start takes five to thirty seconds. Nothing has been written by then, so the JVM can be
     killed.
     """
-    # Not a SimpleQueue: its `get` waits for ever if a signal arrives just as the timeout ends.
-    opened: queue.Queue[SparkSession | Exception] = queue.Queue()
 
-    def start() -> None:
-        try:
-            opened.put(open_session(name, **options))
-        except Exception as error:
-            opened.put(error)
+    def look() -> None:
+        if stopping.is_set():
+            raise _Stopped
 
-    start_thread(start, "spark-start", may_end=lambda: True)
-    while not stopping.is_set():
-        try:
-            result = opened.get(timeout=_LOOK_S)
-        except queue.Empty:
-            continue
-        if isinstance(result, Exception):
-            raise result
-        return result
-    _kill_jvm()
-    return None
+    try:
+        return watched("spark-start", partial(open_session, name, **options), look, _LOOK_S)
+    except _Stopped:
+        _kill_jvm()
+        return None
 
 
 def jvm_end() -> int | None:

@@ -1,1 +1,1 @@
-"""Whether a history job is well, for the supervisor, for probes and for Prometheus."""
+"""Tells the supervisor, probes and Prometheus whether a history job is well."""

@@ -1,6 +1,7 @@
 // How the viewer is told: this browser, servers of the viewer's own, and quiet hours.
 
 import * as api from "../api.js";
+import { attempt } from "../complaints.js";
 import { make, setText } from "../dom.js";
 import { moment, zoneOf } from "../format.js";
 import { language, t } from "../i18n.js";
@@ -50,8 +51,8 @@ export class AlertSettings extends HTMLElement {
       this.error);
     form.addEventListener("submit", (event) => { event.preventDefault(); this.add(); });
     this.kind.addEventListener("change", () => this.kindChanged());
-    for (const input of [this.quiet, this.from, this.until]) input.addEventListener("change", () => this.attempt(() => this.setQuiet()));
-    this.browser.addEventListener("click", () => this.attempt(() => this.allowBrowser()));
+    for (const input of [this.quiet, this.from, this.until]) input.addEventListener("change", () => attempt(this.error, () => this.setQuiet()));
+    this.browser.addEventListener("click", () => attempt(this.error, () => this.allowBrowser()));
     this.offer([]);
   }
 
@@ -73,7 +74,7 @@ export class AlertSettings extends HTMLElement {
   }
 
   async load() {
-    await this.attempt(async () => {
+    await attempt(this.error, async () => {
       const [channels, settings, kinds] = await Promise.all([api.alertChannels(), api.alertSettings(), api.alertChannelKinds()]);
       this.offer(kinds);
       this.show(channels, settings);
@@ -108,8 +109,8 @@ export class AlertSettings extends HTMLElement {
     const state = channel.error ? t("alerts.failed", { reason: channel.error }) : channel.told ? t("alerts.told", { time: moment(channel.told) }) : "";
     const test = make("button", { type: "button", className: "plain", text: t("alerts.test"), "aria-label": `${t("alerts.test")}: ${channel.name}` });
     const remove = make("button", { type: "button", className: "plain danger", text: t("zone.delete"), "aria-label": `${t("zone.delete")}: ${channel.name}` });
-    test.addEventListener("click", () => this.attempt(async () => this.changed(await api.testAlertChannel(channel.id))));
-    remove.addEventListener("click", () => this.attempt(async () => {
+    test.addEventListener("click", () => attempt(this.error, async () => this.changed(await api.testAlertChannel(channel.id))));
+    remove.addEventListener("click", () => attempt(this.error, async () => {
       await api.deleteAlertChannel(channel.id);
       this.showChannels(this.channels.filter((each) => each.id !== channel.id));
     }));
@@ -133,9 +134,9 @@ export class AlertSettings extends HTMLElement {
       make("footer", { className: "actions" }, again, make("button", { type: "submit", className: "primary", text: t("alerts.confirm"), "aria-label": `${t("alerts.confirm")}: ${name}` })));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      this.attempt(async () => this.changed(await api.confirmAlertChannel(id, code.value.trim())));
+      attempt(this.error, async () => this.changed(await api.confirmAlertChannel(id, code.value.trim())));
     });
-    again.addEventListener("click", () => this.attempt(async () => this.changed(await api.sendAlertCode(id))));
+    again.addEventListener("click", () => attempt(this.error, async () => this.changed(await api.sendAlertCode(id))));
     return form;
   }
 
@@ -145,7 +146,7 @@ export class AlertSettings extends HTMLElement {
   }
 
   async add() {
-    await this.attempt(async () => {
+    await attempt(this.error, async () => {
       const kind = this.kind.value;
       const isMailbox = kind === "email";
       // A mailbox is told in the language in which its user asks for it.
@@ -162,18 +163,6 @@ export class AlertSettings extends HTMLElement {
     const quiet = this.quiet.checked && this.from.value && this.until.value
       ? { from: this.from.value, until: this.until.value, time_zone: zoneOf() } : null;
     this.settings = await api.setAlertSettings({ quiet, language });
-  }
-
-  /** @param {() => Promise<void>} act */
-  async attempt(act) {
-    let reason = "";
-    try {
-      await act();
-    } catch (error) {
-      reason = error instanceof Error ? error.message : String(error);
-    }
-    this.error.hidden = !reason;
-    setText(this.error, reason);
   }
 
   /** Offer what this browser can do: Web Push where the platform has it, else notices of an open page. */
