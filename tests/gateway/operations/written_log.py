@@ -18,7 +18,9 @@ class Log:
         self.admin = AdminClient(client_config(servers, "test"))
 
     def create(self, name: str, partitions: int = 1) -> None:
-        self.admin.create_topics([NewTopic(name, partitions)])[name].result(60)
+        """Create a topic that keeps its records, whatever time they have."""
+        topic = NewTopic(name, partitions, config={"retention.ms": "-1"})
+        self.admin.create_topics([topic])[name].result(60)
 
     def write(self, topic: str, *records: dict[str, Any]) -> None:
         producer = Producer(producer_config(self.servers, "test", linger_ms=0))

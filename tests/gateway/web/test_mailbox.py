@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, expect
+from playwright.async_api import Browser, Route, expect
 
 from tests.consumers.running import Broker
 from tests.gateway.alerts.mail_server import Mailboxes, mail_server
@@ -75,9 +75,24 @@ async def test_a_mailbox_is_added_confirmed_and_told(visit: Visit, boxes: Mailbo
     await row.get_by_label("Code: E-Mail").fill("0")
     await row.get_by_role("button", name="Bestätigen").click()
     await expect(page.get_by_role("alert")).to_contain_text("not the code")
+
+    # The mail may be quicker than the page's answer: what is typed meanwhile stays.
+    answered = asyncio.Event()
+
+    async def late(route: Route) -> None:
+        answer = await route.fetch()
+        await answered.wait()
+        await route.fulfill(response=answer)
+
+    await page.route("**/v1/alert-channels/*/confirmation", late, times=1)
     await row.get_by_role("button", name="Neuen Code schicken").click()
     code = await asyncio.to_thread(boxes.code, "mia@example.org", 2)
-    await row.get_by_label("Code: E-Mail").fill(code)
+    entry = row.get_by_label("Code: E-Mail")
+    await entry.fill(code)
+    async with page.expect_response("**/v1/alert-channels/*/confirmation"):
+        answered.set()
+    await expect(entry).to_have_value(code)
+    await expect(entry).to_be_focused()
     await row.get_by_role("button", name="Bestätigen").click()
     await row.get_by_role("button", name="Testen").click()
     await expect(row).to_contain_text("Zuletzt gemeldet")

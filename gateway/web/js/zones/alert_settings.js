@@ -16,6 +16,11 @@ export class AlertSettings extends HTMLElement {
   /** Events: `channels` (detail: the list, after each change). */
   /** @type {AlertChannel[]} */
   channels = [];
+  /**
+   * The forms of codes, by the channel's id: what is typed there stays while the list changes.
+   * @type {Map<string, HTMLFormElement>}
+   */
+  codeForms = new Map();
   /** @type {Settings} */
   settings = {};
   quiet = make("input", { type: "checkbox" });
@@ -99,7 +104,9 @@ export class AlertSettings extends HTMLElement {
   /** @param {AlertChannel[]} channels */
   showChannels(channels) {
     this.channels = channels;
+    const { activeElement } = document;
     this.list.replaceChildren(...channels.map((channel) => this.row(channel)));
+    if (activeElement instanceof HTMLElement && this.list.contains(activeElement)) activeElement.focus();
     this.list.hidden = !channels.length;
     this.dispatchEvent(new CustomEvent("channels", { detail: channels }));
   }
@@ -126,6 +133,8 @@ export class AlertSettings extends HTMLElement {
    * @param {AlertChannel} channel
    */
   codeForm({ id, name }) {
+    const shown = this.codeForms.get(id);
+    if (shown) return shown;
     const title = t("alerts.code");
     const code = make("input", { type: "text", name: "code", inputmode: "numeric", autocomplete: "one-time-code", maxlength: "20", required: true, "aria-label": `${title}: ${name}` });
     const again = make("button", { type: "button", className: "plain", text: t("alerts.code_again"), "aria-label": `${t("alerts.code_again")}: ${name}` });
@@ -137,6 +146,7 @@ export class AlertSettings extends HTMLElement {
       attempt(this.error, async () => this.changed(await api.confirmAlertChannel(id, code.value.trim())));
     });
     again.addEventListener("click", () => attempt(this.error, async () => this.changed(await api.sendAlertCode(id))));
+    this.codeForms.set(id, form);
     return form;
   }
 
