@@ -41,6 +41,15 @@ _OF_ABSENCE: Final = _TIMED_OUT | {
     KafkaError.BROKER_NOT_AVAILABLE, KafkaError.NETWORK_EXCEPTION, KafkaError.NOT_CONTROLLER,
     KafkaError.NOT_ENOUGH_REPLICAS, KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
 }  # fmt: skip
+#: Errors that pass once a leader that was just elected is known, and has caught up.
+_OF_ELECTION: Final = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE, KafkaError.REPLICA_NOT_AVAILABLE,
+    }
+)  # fmt: skip
+_ELECTION_PAUSE_S: Final = 0.25
 
 
 class Lack(NamedTuple):
@@ -156,18 +165,24 @@ def answer_to(
 ) -> T:
     """Return what `ask` returns, which takes the seconds that it may wait; raises KafkaException.
 
-    Raises CommandError if the answer is late and the cluster lacks something.
+    Asks again while time is up and nothing is missing, and while leaders change, which no client
+    library does for every request. Raises CommandError if the answer is late and the cluster lacks
+    something.
     """
-    deadline = time.monotonic() + REQUEST_S
+    begun = time.monotonic()
     late = 0
     while True:
         try:
             return ask(LATE_S)
         except KafkaException as error:
+            code, passed_s = _code(error), time.monotonic() - begun
+            if code in _OF_ELECTION and passed_s < LATE_S * (late + 1):
+                time.sleep(_ELECTION_PAUSE_S)
+                continue
             late += 1
-            if _code(error) in _OF_ABSENCE:
+            if code in _OF_ABSENCE:
                 _raise_lack(access, topics, late)
-            if _code(error) not in _TIMED_OUT or time.monotonic() >= deadline:
+            if code not in _TIMED_OUT | _OF_ELECTION or passed_s >= REQUEST_S:
                 raise
 
 

@@ -237,41 +237,6 @@ async def test_a_huge_value_is_cut_and_the_answer_is_bounded(
         assert await answer.read() == huge[:900_000]
 
 
-# A cluster of ours holds 10,000; the platform's own are among them.
-@pytest.mark.parametrize("count", [1_200, pytest.param(9_800, marks=pytest.mark.long)])
-async def test_as_many_partitions_as_the_cluster_holds_come_in_pages(
-    admin: aiohttp.ClientSession, log: Log, count: int
-) -> None:
-    name = f"wide-{count}"
-    log.create(name, count)
-
-    async def first() -> Any:
-        async with admin.get(f"/v1/admin/topics/{name}") as answer:
-            return await answer.json() if answer.status == 200 else None
-
-    async def last() -> Any:
-        return await told(admin, f"topics/{name}?start={count - 50}")
-
-    # Apache Kafka takes a moment until brokers know a topic, and new leaders tell their offsets.
-    topic = await answered(first)
-    assert topic["partitions"] == count and len(topic["rows"]) == 100 and topic["next"] == 100
-    topic = await answered(last, lambda body: body["rows"][0]["end"] == 0)
-    assert [each["partition"] for each in topic["rows"]] == list(range(count - 50, count))
-    assert topic["next"] is None
-    refusal = await told(admin, f"topics/{name}/records", 409)
-    assert "choose one" in refusal["error"]
-    assert (await told(admin, f"topics/{name}/records?partition={count - 1}"))["records"] == []
-
-    async def overview() -> Any:
-        return await told(admin, "overview")
-
-    def counts(body: Any) -> bool:
-        return bool(body["cluster"]["partitions"] > count)
-
-    assert "very many" in (await answered(overview, counts))["unknown"][0]
-    await sent(admin, "DELETE", f"topics/{name}?confirm={name}", status=204)
-
-
 async def test_offsets_are_set_after_a_dry_run_and_not_under_a_running_group(
     admin: aiohttp.ClientSession, log: Log
 ) -> None:
@@ -426,3 +391,39 @@ async def test_the_token_of_an_administrators_device_is_good_for_nothing_here(
     assert (
         await ask(gateway.address, "GET", "/v1/admin/log", (basic(gateway.admin),))
     ).status == 200
+
+
+# Last: Apache Kafka takes minutes to delete so many.
+# A cluster of ours holds 10,000; the platform's own are among them.
+@pytest.mark.parametrize("count", [1_200, pytest.param(9_800, marks=pytest.mark.long)])
+async def test_as_many_partitions_as_the_cluster_holds_come_in_pages(
+    admin: aiohttp.ClientSession, log: Log, count: int
+) -> None:
+    name = f"wide-{count}"
+    log.create(name, count)
+
+    async def first() -> Any:
+        async with admin.get(f"/v1/admin/topics/{name}") as answer:
+            return await answer.json() if answer.status == 200 else None
+
+    async def last() -> Any:
+        return await told(admin, f"topics/{name}?start={count - 50}")
+
+    # Apache Kafka takes a moment until brokers know a topic, and new leaders tell their offsets.
+    topic = await answered(first)
+    assert topic["partitions"] == count and len(topic["rows"]) == 100 and topic["next"] == 100
+    topic = await answered(last, lambda body: body["rows"][0]["end"] == 0)
+    assert [each["partition"] for each in topic["rows"]] == list(range(count - 50, count))
+    assert topic["next"] is None
+    refusal = await told(admin, f"topics/{name}/records", 409)
+    assert "choose one" in refusal["error"]
+    assert (await told(admin, f"topics/{name}/records?partition={count - 1}"))["records"] == []
+
+    async def overview() -> Any:
+        return await told(admin, "overview")
+
+    def counts(body: Any) -> bool:
+        return bool(body["cluster"]["partitions"] > count)
+
+    assert "very many" in (await answered(overview, counts))["unknown"][0]
+    await sent(admin, "DELETE", f"topics/{name}?confirm={name}", status=204)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from confluent_kafka import Consumer, Producer
@@ -21,6 +22,18 @@ class Log:
         """Create a topic that keeps its records, whatever time they have."""
         topic = NewTopic(name, partitions, config={"retention.ms": "-1"})
         self.admin.create_topics([topic])[name].result(60)
+        # Apache Kafka answers before its brokers know the topic.
+        deadline = time.monotonic() + 60
+        while not self._is_led(name, partitions):
+            assert time.monotonic() < deadline, f"nobody leads topic {name}"
+
+    def _is_led(self, name: str, partitions: int) -> bool:
+        known = self.admin.list_topics(timeout=60).topics.get(name)
+        return (
+            known is not None
+            and len(known.partitions) == partitions
+            and all(each.leader >= 0 for each in known.partitions.values())
+        )
 
     def write(self, topic: str, *records: dict[str, Any]) -> None:
         producer = Producer(producer_config(self.servers, "test", linger_ms=0))
