@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sqlite3
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -13,8 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from gateway.alerts.alert_sender import AlertSender
 from gateway.alerts.alert_store import ALERTS_SECRET, AlertStore
 from gateway.alerts.alert_store import KEY_BYTES as ALERTS_KEY_BYTES
@@ -22,6 +19,7 @@ from gateway.alerts.alerts import Alerts
 from gateway.alerts.edited_places import EditedPlaces
 from gateway.alerts.former_zones import FormerZones
 from gateway.alerts.log_table import LogTable
+from gateway.alerts.notice_delivery import NoticeDelivery
 from gateway.alerts.recent_events import RecentEvents
 from gateway.alerts.smtp_settings import SmtpSettings
 from gateway.bodies.parsing import Parsing
@@ -57,7 +55,7 @@ from gateway.mqtt.workers.membership import (
 )
 from gateway.mqtt.workers.worker_hub import WorkerHub
 from gateway.notices.arrivals import Arrival
-from gateway.notices.event_notices import EventNotices, Notice
+from gateway.notices.event_notices import EventNotices
 from gateway.notices.event_teller import EventTeller
 from gateway.notices.notices import Notices, event_of
 from gateway.notices.push import Pusher
@@ -90,7 +88,6 @@ from gateway.views.pipeline import GroupLag, Pipeline
 from gateway.views.places import START_S, Places
 from gateway.views.snapshots.view_keeper import ViewKeeper
 from gateway.web.tile_server import TileServer
-from waylog.bounded_cache import BoundedCache
 from waylog.config import Endpoint
 from waylog.geofences.definition import decode_geofence
 from waylog.history.erasures import Erasures
@@ -105,7 +102,7 @@ from waylog.network.peer_parties import ClientIdentifier
 from waylog.network.served_hosts import ServedHosts
 from waylog.observability.recent_lines import RecentLines
 from waylog.observability.telemetry import KafkaTelemetry, now_ms
-from waylog.process.background import PeriodicTask, TaskSet, spawn
+from waylog.process.background import PeriodicTask, spawn
 from waylog.process.file_limit import room_for_connections
 from waylog.process.garbage_collection import tune_garbage_collector
 from waylog.process.machine_lock import MachineLock
@@ -123,8 +120,6 @@ logger = logging.getLogger(__name__)
 _KNOWN_FIXES_MAX: Final = 2_000_000
 #: The name of the secret for the hash that makes the keys of fixes.
 _KEYS_SECRET: Final = "fix keys"  # noqa: S105
-#: Users whose notices are kept in order while one of them waits.
-_USERS_MAX: Final = 10_000
 
 
 @dataclass(frozen=True)
@@ -354,15 +349,16 @@ class _Gateway:
         self.permissions.subscribe(self.former_zones.rights_changed)
         for part in (zones, edits, sender, self.recent_events):
             stack.push_async_callback(part.close)
-        self._telling = TaskSet("telling of an event in a zone")
-        stack.push_async_callback(self._telling.close)
-        self._in_order = BoundedCache[str, asyncio.Lock](lambda _: asyncio.Lock(), _USERS_MAX)
         self.notices = Notices(self.places, self.location_view, once)
         self.notices.tell(self.pusher.arrived)
         self.notices.tell_once(self._record_arrival)
         self.web_push = WebPush(store, settings.push_contact)
         stack.push_async_callback(self.web_push.close)
-        self.notices.tell_once(self._tell_of_arrival)
+        delivery = NoticeDelivery(
+            self.alerts, self.web_push, self.pusher, self.notices, self.metrics
+        )
+        stack.push_async_callback(delivery.close)
+        self.notices.tell_once(delivery.arrived)
         self.address_view.on_address(self.notices.address_changed)
         self.event_notices = EventNotices(self.friend_filter, self.permissions.rights_of, now_ms)
         self.event_teller = EventTeller(
@@ -371,7 +367,7 @@ class _Gateway:
             store.notices,
             self.event_notices,
             once,
-            self._tell_notice,
+            delivery.deliver,
             now_ms,
         )
         lag = GroupLag(settings.bootstrap_servers, settings.client_id, settings.resolver_group)
@@ -621,47 +617,6 @@ class _Gateway:
 
     def _record_arrival(self, arrival: Arrival) -> None:
         self.submitter.submit_event(event_of(arrival, now_ms()))
-
-    def _tell_notice(self, notice: Notice) -> None:
-        # What waits for its zone holds up the later ones of its user, and of nobody else.
-        waiting = self._in_order.get(notice.user)
-        if waiting.locked() or (notice.is_own and self.alerts.needs_zone(notice.event)):
-            self._telling.start(self._tell_of_zone(notice, waiting))
-        else:
-            self._tell_by_ways(notice)
-
-    async def _tell_of_zone(self, notice: Notice, waiting: asyncio.Lock) -> None:
-        async with waiting:
-            if notice.is_own:
-                await self.alerts.read_zone(notice.event)
-            self._tell_by_ways(notice)
-
-    def _tell_of_arrival(self, arrival: Arrival) -> None:
-        try:
-            if not self.alerts.is_quiet(arrival.device.partition("/")[0]):
-                self.web_push.arrived(arrival)
-        except sqlite3.Error as error:
-            logger.error("an arrival is not told: the database of alerts: %s", error)
-
-    def _tell_by_ways(self, notice: Notice) -> None:
-        device = notice.event.device
-        try:
-            ways = self.alerts.ways(notice.user, notice.event, notice.kind, is_own=notice.is_own)
-            self.alerts.tell_servers(notice, ways)
-        except sqlite3.Error as error:
-            logger.error("an event is not told: the database of alerts: %s", error)
-            return
-        self.metrics.notices += 1
-        if ways.browser:
-            self.web_push.notify(notice.user, notice.message, notice.replaces)
-        if not notice.is_own:
-            return
-        if ways.mqtt:
-            self.pusher.noticed(device, msgspec.json.encode(notice.message))
-        transition = notice.transition(self.notices.tid_of(device))
-        if ways.apps and transition is not None:
-            self.notices.keep(device, notice.event.time, transition)
-            self.pusher.arrived(device, msgspec.json.encode(transition))
 
     def _is_known(self, device: str, fix_id: str) -> bool:
         return fix_key(device, fix_id) in self.location_view.known_fixes
