@@ -36,6 +36,7 @@ from gateway.http.routes.people.share_routes import NewShare, OwnShare
 from gateway.http.routes.people.shared_routes import SharedView
 from gateway.http.routes.people.user_admin_routes import Invitation, KnownUser
 from gateway.http.routes.receipts import DeviceReceipt
+from gateway.tracks.battery import BatteryCourse
 from gateway.tracks.track_formats import FORMATS
 from gateway.users.app_setups import SETUPS
 from waylog.messages import Address, Fix
@@ -92,7 +93,16 @@ def openapi() -> dict[str, Any]:
     """Return the whole document."""
     _, schemas = msgspec.json.schema_components(
         (
-            *(Fix, Address, DeviceReceipt, NewDeviceToken, OwnShare, NewShare, SharedView),
+            *(
+                Fix,
+                Address,
+                BatteryCourse,
+                DeviceReceipt,
+                NewDeviceToken,
+                OwnShare,
+                NewShare,
+                SharedView,
+            ),
             *(OwnAccount, Passkey, Friends, KnownUser, Invitation),
             *SCHEMAS,
         ),
@@ -223,6 +233,13 @@ def _paths() -> dict[str, Any]:
             "get": of_device(
                 "Distance, moving time and trips by day, week, month or year",
                 query=("from", "to", "tz", "by"),
+            )
+        },
+        "/v1/devices/{device}/battery": {
+            "get": of_device(
+                "The course of the battery in at most 32 days, thinned to what a chart shows",
+                query=("from", "to"),
+                answer=schema("BatteryCourse"),
             )
         },
         "/v1/devices/{device}/receipts": {

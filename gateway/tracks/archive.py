@@ -16,6 +16,7 @@ import msgspec
 
 from gateway.friends.home_blur import Circle, Grid
 from gateway.tracks.asking import Asking
+from gateway.tracks.battery import BatteryLevel
 
 #: Points from memory, and from the history, in one response; a longer track has to be requested in
 #: pieces.
@@ -39,7 +40,7 @@ LENGTH_BYTES: Final = 4
 class Question(msgspec.Struct):
     """A question to the reading process, one line of JSON."""
 
-    kind: str  # "track", "visits", "trips", or one of SUMMARIES
+    kind: str  # "track", "visits", "trips", "battery", or one of SUMMARIES
     device: str
     from_ms: int
     to_ms: int
@@ -152,6 +153,18 @@ class Archive:
         question = Question(*(EXTENT, device, -(2**62), before_ms - 1, _COUNTED_MAX), source=source)
         answer = b"".join(await self._ask(question, party, recent))
         return msgspec.json.decode(answer, type=Extent)
+
+    async def battery(
+        self, device: str, from_ms: int, to_ms: int, party: str = ""
+    ) -> list[BatteryLevel]:
+        """Return the levels of a device's battery in a period, thinned, out of the history.
+
+        Raises AnswerUnavailable.
+        """
+        if not self._urls[0]:
+            return []
+        answer = await self._ask(Question("battery", device, from_ms, to_ms, POINTS_MAX), party)
+        return msgspec.json.decode(b"".join(answer), type=list[BatteryLevel])
 
     async def visits(self, device: str, from_ms: int, to_ms: int, party: str = "") -> list[bytes]:
         """Return visits of a device that overlap a period, in order: a JSON array, in pieces.

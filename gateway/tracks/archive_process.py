@@ -20,6 +20,7 @@ import numpy as np
 
 from gateway.tracks.archive import EXTENT, LENGTH_BYTES, SUMMARIES, Extent, Question
 from gateway.tracks.asking import AnswerHead, AnswerRefused, AnswerUnavailable
+from gateway.tracks.battery import BatteryLevel, thinned
 from gateway.tracks.summaries import MARGIN_MS, summary_of
 from gateway.tracks.track_encoders import encode_track
 from gateway.tracks.track_points import Points, as_told, between, merged, points_of, unpacked
@@ -77,6 +78,8 @@ class Reader:
             return self._track(question, recent)
         if question.kind in SUMMARIES:
             return summary_of(question, self._opened(), _Source(self, question, recent))
+        if question.kind == "battery":
+            return msgspec.json.encode(self._battery(question))
         if question.kind == EXTENT:
             return msgspec.json.encode(self._extent(question, recent))
         return self._rows(question)
@@ -105,6 +108,25 @@ class Reader:
         except (HistoryUnreadable, OSError) as error:
             raise AnswerUnavailable(str(error)) from error
         return Extent(len(np.unique(np.concatenate(found))), others)
+
+    def _battery(self, question: Question) -> list[BatteryLevel]:
+        from waylog.history.history_reader import HistoryUnreadable, period_bounds_ms
+
+        history = self._opened()
+        assert history is not None  # else nothing is asked
+        device, from_ms, to_ms = question.device, question.from_ms, question.to_ms
+        all_times, all_levels = [np.empty(0, np.int64)], [np.empty(0, np.float64)]
+        try:
+            for period in history.periods():
+                start, stop = period_bounds_ms(period)
+                if start <= to_ms and stop > from_ms:
+                    times, levels = history.measured(period, device, from_ms, to_ms, "battery")
+                    all_times.append(times)
+                    all_levels.append(levels)
+        except (HistoryUnreadable, OSError) as error:
+            raise AnswerUnavailable(str(error)) from error
+        times, first = np.unique(np.concatenate(all_times), return_index=True)
+        return thinned(times, np.concatenate(all_levels)[first], from_ms, to_ms)
 
     def _from_history(self, question: Question) -> Points:
         return self.points(question, question.from_ms, question.to_ms, question.limit)

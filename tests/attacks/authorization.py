@@ -132,6 +132,14 @@ HTTP: Final = (
         ),
     ),
     Rows(
+        Row(
+            "The course of the device's battery",
+            _SEES | {"friend": REFUSED},
+            query="from=0&to=1",
+        ),
+        _get("/v1/devices/{device}/battery"),
+    ),
+    Rows(
         Row("Where the fixes of the device are: receipts", _SEES | {"friend": REFUSED}),
         _get("/v1/devices/{device}/receipts"),
     ),

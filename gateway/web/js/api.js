@@ -567,6 +567,17 @@ export async function statistics(device, fromMs, toMs, zone, by, signal) {
 }
 
 /**
+ * The course of a device's battery.
+ * @param {string} device
+ * @param {number} fromMs
+ * @param {number} toMs
+ * @returns {Promise<types.BatteryLevel[]>}
+ */
+export async function battery(device, fromMs, toMs) {
+  return (await getJson(`${devicePath(device, "/battery")}?${period(fromMs, toMs)}`))?.levels ?? [];
+}
+
+/**
  * The addresses of some points, in their order; empty where there is no geocoder.
  * @param {[lat: number, lon: number][]} points
  * @param {AbortSignal} [signal]

@@ -74,6 +74,7 @@ class FakeGateway:
         self.found: list[dict[str, Any]] = []  # by /search
         self.items: list[dict[str, Any]] = []  # of a timeline
         self.totals: list[dict[str, Any]] = []
+        self.levels: list[dict[str, Any]] = []  # of the battery
         self.asked: list[str] = []  # paths with queries, of the diary
         self.pipeline: dict[str, Any] = {"fixes_per_s": 0, "addresses_per_s": 0, "resolver_lag": 0}
         self.credentials: str | None = None
@@ -360,6 +361,10 @@ class FakeGateway:
         if resource in {"timeline", "days", "statistics"}:
             self.asked.append(request.path_qs)
             return web.json_response(self._diary(resource, request))
+        if resource == "battery":
+            begin, end = int(request.query["from"]), int(request.query["to"])
+            told = [each for each in self.levels if begin <= each["time"] <= end]
+            return web.json_response({"levels": told})
         if resource == "address":
             return web.json_response(self.rows[device].get("address"))
         features = [

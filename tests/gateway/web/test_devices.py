@@ -251,6 +251,28 @@ async def test_events_beside_those_of_zones_are_chosen(visit: Visit, owned: Fake
     await expect(silence).to_be_checked()
 
 
+async def test_the_course_of_the_battery_is_drawn(visit: Visit, owned: FakeGateway) -> None:
+    page = visit.page
+    hour = 3_600_000
+    now = int(time.time() * 1000)
+    owned.fix("demo/phone", *VADUZ, battery=64)
+    owned.levels = [
+        {"time": now - 9 * 24 * hour, "battery": 1.0},
+        *({"time": now - ago * hour, "battery": 40.0 + ago} for ago in range(48, 0, -1)),
+    ]
+    await visit.open(f"{owned.url}#view=devices&device=demo/phone")
+    chart = page.get_by_role("img", name="Battery in the last seven days: 41 % to 88 %")
+    await expect(chart).to_be_visible()
+    drawn = """canvas => canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height)
+        .data.some(value => value > 0)"""
+    assert await chart.evaluate(drawn)
+    await self_check(page, "battery")
+    owned.levels = owned.levels[:2]
+    await page.reload()
+    await expect(page.locator("[data-device='demo/phone']")).to_contain_text("64 %")
+    await expect(chart).to_be_hidden()
+
+
 async def test_what_is_refused_once_the_code_is_shown_is_news(
     visit: Visit, owned: FakeGateway
 ) -> None:

@@ -396,6 +396,12 @@ export interface Days {
   days: { date: string; fixes: number }[];
 }
 
+/** One of `levels` of GET /v1/devices/{device}/battery. */
+export interface BatteryLevel {
+  time: number;
+  battery: number; // percent
+}
+
 /** A day, week, month or year of GET /v1/devices/{device}/statistics. */
 export interface Total {
   date: string;

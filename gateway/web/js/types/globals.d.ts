@@ -4,6 +4,7 @@ import type { ForwardingForm } from "../data/forwarding_form.js";
 import type { ForwardingPanel } from "../data/forwarding_panel.js";
 import type { ImportPanel } from "../data/import_panel.js";
 import type { AppSetup } from "../devices/app_setup.js";
+import type { BatteryCourse } from "../devices/battery_course.js";
 import type { DeviceNotices } from "../devices/device_notices.js";
 import type { DayPlayer } from "../diary/day_player.js";
 import type { DayTimeline } from "../diary/day_timeline.js";
@@ -45,6 +46,7 @@ declare global {
     "alert-settings": AlertSettings;
     "alert-toasts": AlertToasts;
     "app-setup": AppSetup;
+    "battery-course": BatteryCourse;
     "chosen-devices": ChosenDevices;
     "connection-dot": ConnectionDot;
     "day-player": DayPlayer;

@@ -3,6 +3,7 @@
 import { complain } from "../complaints.js";
 import * as api from "../api.js";
 import "../devices/app_setup.js";
+import "../devices/battery_course.js";
 import "../devices/device_notices.js";
 import { make, setText } from "../dom.js";
 import { ageClass, agePhrase, coordinates, moment, percent } from "../format.js";
@@ -48,6 +49,7 @@ class DevicesView {
   error = make("p", { className: "refusal", role: "alert", hidden: true });
   /** One for all devices, of which one at a time is open. */
   notices = make("device-notices");
+  battery = make("battery-course");
   confirmation = make("dialog", { className: "guide confirm", "aria-labelledby": "confirm-title" });
 
   /**
@@ -250,8 +252,10 @@ class DevicesView {
     if (this.manages) act("setup", t("devices.set_up"), () => this.askForPhone(name));
     if (tokens) act("revoke", t("devices.revoke"), () => this.confirmRevoke(device, name));
     if (this.manages) this.notices.show(device);
+    if (hasPosition) this.battery.show(device);
     return make("div", { className: "own-details" },
       make("dl", {}, ...facts.filter(([, value]) => value).map(([title, value, age]) => make("div", {}, make("dt", { text: title }), make("dd", { text: value, "data-age": age })))),
+      hasPosition && this.battery,
       this.refused.length > 0 && make("div", { className: "refused-today" }, make("h3", { text: t("devices.refused_today") }),
         make("ul", { className: "refused" }, ...this.refused.map(({ reason, count }) => make("li", { text: t("add.refused", { count, reason }) })))),
       this.manages && this.notices, actions);
