@@ -59,7 +59,7 @@ from broker_core.server.partitions.inventory import PartitionInventory
 from broker_core.server.partitions.partition import Partition
 from broker_core.server.partitions.replica_sessions import ReplicaSessions
 from broker_core.server.partitions.storage_watch import StorageWatch
-from broker_core.server.partitions.topics import TopicRegistry
+from broker_core.server.partitions.topics import Topic, TopicRegistry
 from broker_core.server.settings.dynamic_config import DynamicConfig
 from broker_core.server.settings.group_settings import GroupSettings
 from broker_core.server.sharing.share_coordinator import ShareCoordinator
@@ -222,12 +222,11 @@ class Broker:
 
     def _subscribe(self) -> None:
         """Have the parts told of what is decided elsewhere."""
-        forget_topic = (self.share_coordinator.forget_topic, self.share_partitions.forget_topic)
         self._image_sync = BrokerImageSync(
             self,
             self._environment,
             self._inventory,
-            forget_topic,
+            self._topic_deleted,
             self._replicas_opened,
             self.cannot_go_on,
         )
@@ -237,6 +236,12 @@ class Broker:
             self.share_partitions.settings_changed,
             self.groups.settings_changed,
         )
+
+    def _topic_deleted(self, topic: Topic) -> None:
+        """Forget what groups have stored of a topic: a new one of its name has other records."""
+        self.groups.forget_topic(topic.name)
+        self.share_coordinator.forget_topic(topic.topic_id)
+        self.share_partitions.forget_topic(topic.topic_id)
 
     def _replicas_opened(self, places: set[tuple[str, int]]) -> None:
         """Let replicas lead or follow that were opened later than their image was applied."""

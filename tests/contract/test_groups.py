@@ -15,7 +15,7 @@ from confluent_kafka import (
     KafkaException,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from broker_core.protocol.definitions import OFFSET_DELETE
 from tests.broker_core.server.raw_client import RawClient
@@ -179,6 +179,44 @@ def test_groups_are_listed_described_and_deleted(
     admin.delete_consumer_groups([group_id])[group_id].result(10)
     listed = admin.list_consumer_groups().result(10).valid
     assert group_id not in {each.group_id for each in listed}
+
+
+@pytest.mark.parametrize("has_member", [False, True])
+def test_a_topic_that_is_made_again_is_read_from_its_beginning(
+    admin: AdminClient,
+    consumer: Make,
+    producer: Make,
+    topic: str,
+    group_id: str,
+    *,
+    has_member: bool,
+) -> None:
+    kept = TopicPartition(f"{topic}-kept", 0)
+    admin.create_topics([NewTopic(kept.topic, 1, 1)])[kept.topic].result(10)
+    fill(producer, topic, 60)
+    reading = consumer(group_id=group_id)
+    reading.subscribe([topic, kept.topic])
+    read(reading, 60)
+    reading.commit(asynchronous=False)
+    reading.commit(offsets=[TopicPartition(kept.topic, 0, 5)], asynchronous=False)
+    if not has_member:
+        reading.close()
+
+    admin.delete_topics([topic])[topic].result(10)
+    asked = ConsumerGroupTopicPartitions(group_id)
+
+    def committed() -> set[tuple[str, int]]:
+        offsets = admin.list_consumer_group_offsets([asked])[group_id].result(10)
+        return {(each.topic, each.offset) for each in offsets.topic_partitions}
+
+    # Of a topic that nobody has deleted they stay.
+    poll_until([reading] if has_member else [], lambda: committed() == {(kept.topic, 5)})
+    reading.close()
+    admin.create_topics([NewTopic(topic, 3, 1)])[topic].result(10)
+    fill(producer, topic, 90)
+    later = consumer(group_id=group_id)
+    later.subscribe([topic])
+    assert sorted(int(each.value()) for each in read(later, 90)) == list(range(90))
 
 
 async def test_aiokafka_members_share_a_topic(

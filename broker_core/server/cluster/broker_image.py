@@ -25,7 +25,7 @@ from broker_core.server.network.network import Network
 from broker_core.server.partitions.identity import check_cluster_id
 from broker_core.server.partitions.inventory import PartitionInventory
 from broker_core.server.partitions.replica_directories import marked_partitions
-from broker_core.server.partitions.topics import TopicRegistry
+from broker_core.server.partitions.topics import Topic, TopicRegistry
 from broker_core.server.settings.dynamic_config import DynamicConfig
 from broker_core.server.settings.group_settings import GroupSettings
 from waylog.config import ConfigError
@@ -55,7 +55,7 @@ class BrokerImageSync:
         broker: ImageParts,
         environment: Environment,
         inventory: PartitionInventory,
-        deleted: Iterable[Callable[[bytes], None]],
+        deleted: Callable[[Topic], None],
         opened: Callable[[set[tuple[str, int]]], None],
         failed: Callable[[Exception], None],
     ) -> None:

@@ -48,7 +48,7 @@ class TopicSync:
         node_id: int,
         environment: Environment,
         inventory: PartitionInventory,
-        deleted: Iterable[Callable[[bytes], None]],
+        deleted: Callable[[Topic], None],
         opened: Callable[[set[tuple[str, int]]], None],
         failed: Callable[[Exception], None],
         *,
@@ -56,15 +56,15 @@ class TopicSync:
     ) -> None:
         """Prepare; a broker that `is_alone` leaves out what its full disk has no room for.
 
-        `deleted` are called with the id of each deleted topic, `opened` with replicas (topic,
-        index) that were opened later than their image was applied, and `failed` with the error
-        if this broker cannot go on.
+        `deleted` is called with each deleted topic, `opened` with replicas (topic, index) that
+        were opened later than their image was applied, and `failed` with the error if this broker
+        cannot go on.
         """
         self._is_alone = is_alone
         #: Replicas that wait for room on the disk.
         self.left_out: set[tuple[bytes, int]] = set()
         self._topics = topics
-        self._deleted = tuple(deleted)
+        self._tell_deleted = deleted
         self._tell_opened = opened
         self._tell_failed = failed
         self._node_id = node_id
@@ -107,8 +107,7 @@ class TopicSync:
         for topic in gone:
             logger.info("topic %s is deleted", topic.name)
             self._topics.forget(topic)
-            for forget in self._deleted:
-                forget(topic.topic_id)
+            self._tell_deleted(topic)
         at_once = _AT_ONCE
         indexes: defaultdict[str, set[int]] = defaultdict(set)
         if not changes.everything:

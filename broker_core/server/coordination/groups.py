@@ -239,6 +239,11 @@ class Groups:
             lambda group_id: self._topic.index_of(group_id) == partition,
         )
 
+    def forget_topic(self, name: str) -> None:
+        """Remove the offsets that groups have committed for a deleted topic."""
+        self.coordinator.forget_topic(name)
+        self.perform()
+
     def perform(self) -> None:
         """Perform the coordinator's effects until there are no more."""
         with failure_ends_process(self._loop, "the group coordinator"):
