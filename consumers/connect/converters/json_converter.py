@@ -171,15 +171,16 @@ class JsonConverter(Converter):
                 return NULL
             return SchemaAndValue(None, read_schemaless(_decoder.decode(data)))
         except _NO_JSON as error:
-            if isinstance(error, msgspec.ValidationError):
-                raise DataException(_NOT_AN_ENVELOPE) from error
             raise DataException(
                 "Converting byte[] to Kafka Connect data failed due to serialization error: "
                 f"{error}"
             ) from error
 
     def _read_envelope(self, data: bytes) -> SchemaAndValue:
-        envelope = _envelope_decoder.decode(data)
+        try:
+            envelope = _envelope_decoder.decode(data)
+        except msgspec.ValidationError as error:
+            raise DataException(_NOT_AN_ENVELOPE) from error
         schema = bytes(envelope.schema)
         # Whoever writes to the topic writes the schemas: long ones would fill the memory.
         remembered = len(schema) <= _REMEMBERED_BYTES_MAX

@@ -19,7 +19,7 @@ from consumers.connect.configuration.connector_properties import CONNECTOR_CLASS
 from consumers.connect.configuration.connector_validation import ConfigInfos, validate_connector
 from consumers.connect.configuration.exceptions import ConfigException
 from consumers.connect.configuration.topic_creation import TopicCreation, uses_topic_creation
-from consumers.connect.configuration.variables import Variables
+from consumers.connect.configuration.variables import Resolved, Variables
 from consumers.connect.converters.primitive_converters import ByteArrayConverter
 from consumers.connect.data.exceptions import ConnectException
 from consumers.connect.errors.dead_letters import trace_of
@@ -209,7 +209,7 @@ class Worker:
             if class_name is None:
                 names = ", ".join(sorted(properties))
                 raise BadRequest(f"Connector config {{{names}}} contains no connector type")
-            plugin = connector_plugin(self._plugins.connectors.find(class_name))
+            plugin = connector_plugin(self._class(resolved, properties))
             infos = validate_connector(
                 properties,
                 plugin,
@@ -228,11 +228,16 @@ class Worker:
 
     def _resolve(self, properties: Properties) -> dict[str, str]:
         """Return properties with variables replaced; raises ConfigException."""
-        resolved = self._variables.resolve(properties).properties
-        return {name: text for name, text in resolved.items() if text is not None}
+        return _set(self._variables.resolve(properties))
 
-    def _class(self, properties: Mapping[str, str]) -> ConnectorClass:
-        return self._plugins.connectors.find(properties.get(CONNECTOR_CLASS, ""))
+    def _class(self, resolved: Resolved, properties: Mapping[str, str | None]) -> ConnectorClass:
+        """Return a connector's class; raises UnknownConnector, which shows no secret."""
+        try:
+            return self._plugins.connectors.find(resolved.properties.get(CONNECTOR_CLASS) or "")
+        except UnknownConnector as error:
+            raw = properties.get(CONNECTOR_CLASS)
+            text = resolved.without_secrets(str(error), CONNECTOR_CLASS, raw)
+        raise UnknownConnector(text)
 
     def _clients(self, connector: Mapping[str, str]) -> ClientProperties:
         settings = self._settings
@@ -258,8 +263,8 @@ class Worker:
         await answer_of(thread.move(effect.target), f"starting connector {name}")
 
     def _resolved_class(self, properties: Properties) -> tuple[dict[str, str], ConnectorClass]:
-        resolved = self._resolve(properties)
-        return resolved, self._class(resolved)
+        resolved = self._variables.resolve(properties)
+        return _set(resolved), self._class(resolved, properties)
 
     async def _stop_connector(self, name: str) -> None:
         thread = self._connectors.pop(name, None)
@@ -464,6 +469,11 @@ class Worker:
         else:
             group.alter(offsets)
         return is_complete
+
+
+def _set(resolved: Resolved) -> dict[str, str]:
+    """Return the properties that are not null."""
+    return {name: text for name, text in resolved.properties.items() if text is not None}
 
 
 def _not_supported(connector: str) -> ConnectException:

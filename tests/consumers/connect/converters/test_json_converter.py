@@ -234,6 +234,21 @@ def test_plain_json_is_refused_where_an_envelope_is_due(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
+    ("converter", "data"),
+    [
+        (WITHOUT, b'{"n":1e400}'),
+        (WITH_SCHEMAS, b'{"schema":null,"payload":{"n":1e400}}'),
+        (WITH_SCHEMAS, b'{"schema":{"type":"double","optional":false},"payload":1e400}'),
+    ],
+)
+def test_a_number_beyond_all_doubles_is_what_is_refused(
+    converter: JsonConverter, data: bytes
+) -> None:
+    with pytest.raises(DataException, match="serialization error: Number out of range"):
+        converter.to_connect("t", data)
+
+
+@pytest.mark.parametrize(
     ("schema", "message"),
     [
         ({}, "Schema must contain 'type' field"),

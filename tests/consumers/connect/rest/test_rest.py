@@ -465,6 +465,19 @@ async def test_a_secret_is_never_shown_for_what_it_is(rest: Rest) -> None:
     assert answers[-1][1][0]["config"]["topic"] == "${env:SECRET}"
 
 
+@pytest.mark.parametrize("method", ["POST", "PUT"])
+async def test_an_unknown_class_is_not_shown_if_it_is_a_secret(rest: Rest, method: str) -> None:
+    config = {"connector.class": "${env:SECRET}", "topic": "t", "name": "in"}
+    if method == "POST":
+        body: dict[str, Any] = {"name": "in", "config": config}
+        status, found = await rest.ask("POST", "/connectors", body)
+    else:
+        status, found = await rest.ask("PUT", "/connectors/in/config", config)
+    assert status == 400
+    assert "abcdef" not in found["message"]
+    assert "Invalid value ${env:SECRET} for configuration connector.class" in found["message"]
+
+
 async def test_topics_are_noted_and_forgotten(rest: Rest, source: str) -> None:
     rest.worker.herder.topic_is_used(source, "t")
     assert await rest.ask("GET", "/connectors/in/topics") == (200, {"in": {"topics": ["t"]}})
