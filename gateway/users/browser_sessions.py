@@ -211,11 +211,6 @@ class SessionTable:
         with self._lock:
             self._connection.execute("DELETE FROM sessions WHERE hash = ?", (hashed,))
 
-    def end_expired(self) -> None:
-        """Delete expired sessions."""
-        with self._lock:
-            self._connection.execute("DELETE FROM sessions WHERE expires <= ?", (_now_ms(),))
-
     def forget(self, user: str) -> None:
         """End all sessions of a user and delete its codes."""
         with self._lock:

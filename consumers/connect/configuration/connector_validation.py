@@ -340,24 +340,3 @@ def _value_info(
         errors=[resolved.without_secrets(error, value.name, written) for error in value.errors],
         visible=value.visible,
     )
-
-
-def shown_properties(
-    properties: Mapping[str, str | None], config: ConfigDef
-) -> dict[str, str | None]:
-    """Return a stored configuration as it may be logged: values of type PASSWORD are hidden.
-
-    A value that is only a variable says nothing secret and stays. Answers of
-    `GET /connectors/{name}/config` are sent back by tools to change one property; whether they hide
-    passwords, too, is for the REST interface to decide.
-    """
-    shown = dict(properties)
-    for name, key in config.keys.items():
-        text = properties.get(name)
-        if key.type is ConfigType.PASSWORD and text is not None and not _is_variable(text):
-            shown[name] = HIDDEN
-    return shown
-
-
-def _is_variable(text: str) -> bool:
-    return text.startswith("${") and text.endswith("}") and text.count("${") == 1

@@ -545,9 +545,3 @@ class Router(Hub):
         `owner` is the user in whose share a retained message counts if there is no publisher.
         """
         self.publish_to(self.subscriptions.match(message.topic), message, publisher, now, owner)
-
-    def close_all(self, reason_code: ReasonCode, text: str) -> None:
-        """End all connections."""
-        for session in list(self.sessions.values()):
-            if session.connection is not None:
-                session.connection.close(reason_code, text)

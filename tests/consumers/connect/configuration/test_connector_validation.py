@@ -13,7 +13,6 @@ from consumers.connect.configuration.connector_properties import topics_of
 from consumers.connect.configuration.connector_validation import (
     ConfigInfos,
     key_info,
-    shown_properties,
     validate_connector,
 )
 from consumers.connect.configuration.definitions import (
@@ -304,17 +303,6 @@ def test_secrets_are_not_in_the_answer() -> None:
     plain = validate_connector(QUICK_START_SINK | {"password": "s3cret"}, SINK, PLUGINS)
     assert "s3cret" not in msgspec.json.encode(plain).decode()
     assert config(plain, "password")["value"]["value"] == "[hidden]"
-
-
-def test_what_is_logged_hides_passwords_but_not_variables() -> None:
-    definition = SINK.config
-    assert shown_properties({"password": "x", "file": "y"}, definition) == {
-        "password": "[hidden]",
-        "file": "y",
-    }
-    variable = {"password": "${env:PASSWORD}"}
-    assert shown_properties(variable, definition) == variable
-    assert shown_properties({"password": "${a}x${b}"}, definition) == {"password": "[hidden]"}
 
 
 def support(answer: ExactlyOnceSupport) -> ConnectorPlugin:
