@@ -111,7 +111,7 @@ class DayTotals(msgspec.Struct, frozen=True):
     timezone: str
     from_ms: int
     to_ms: int
-    devices: int
+    devices: int  # of which a fix was acknowledged
     acknowledged: int
     repeats: int
     unreadable: int
@@ -199,7 +199,7 @@ def totals_of(
         timezone=day.timezone,
         from_ms=day.from_ms,
         to_ms=day.to_ms,
-        devices=len(accounts.devices),
+        devices=sum(each.acknowledged > 0 for each in devices),
         acknowledged=sum(each.acknowledged for each in devices),
         repeats=sum(each.repeats for each in devices),
         unreadable=sum(each.unreadable for each in devices),

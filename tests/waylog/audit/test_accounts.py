@@ -247,6 +247,18 @@ def test_what_is_missing_counts_only_where_it_should_be() -> None:
     assert (totals.lacking, totals.acknowledged, totals.devices) == (5, 3, 1)
 
 
+def test_only_devices_with_an_acknowledged_fix_are_counted() -> None:
+    accounts = Accounts([], day_from=1_000, late_before=1_500, log_starts={})
+    accounts.take(fix_at(0))
+    accounts.take_refused("a/phone", "lat is missing")
+    for number in range(5):
+        accounts.take_refused(f"a/made-up-{number}", "the user has too many devices")
+    accounts.take_unreadable("a/broken")
+    totals = totals_of(accounts, DAY, addresses_missing=0, unknown=[])
+    assert (totals.acknowledged, totals.devices) == (1, 1)
+    assert (totals.refused, totals.unreadable) == (6, 1)
+
+
 def test_the_newest_address_counts_and_devices_without_one_are_found() -> None:
     readers = [reader("resolver", ReaderKind.RESOLVER, 2)]
     accounts = Accounts(readers, day_from=1_000, late_before=1_500, log_starts={})
