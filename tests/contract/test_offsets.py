@@ -19,7 +19,7 @@ START_MS = 1_700_000_000_000
 @pytest.fixture
 def timed_topic(producer: Make, make_topic: Make) -> str:
     """Create a topic of one partition with 100 records, ten seconds apart."""
-    topic: str = make_topic(partitions=1)
+    topic: str = make_topic(partitions=1, retention_ms="-1")
     producing: Producer = producer(batch_num_messages=7)
     for i in range(100):
         producing.produce(topic, b"%d" % i, timestamp=START_MS + i * 10_000)
