@@ -11,6 +11,7 @@ from gateway.alerts.alert_store import AlertSettings, Channel, ChannelName, Chan
 from gateway.alerts.quiet_hours import BadQuietHours
 from gateway.alerts.smtp_settings import BadAddress, check_address
 from waylog.malformed import MALFORMED
+from waylog.network.outbound.server_url import BadServerUrl, LoginInUrl, server_url
 from waylog.network.outbound.webhook_signature import signing_key
 
 #: What a server is sent: the notice as JSON, or a text for people as Apprise API and ntfy take it.
@@ -125,16 +126,11 @@ def _members(asked: msgspec.Struct) -> dict[str, Any]:
 def _check_url(url: str) -> None:
     """Raise BadChannel; the message shows nothing of the URL."""
     try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        raise BadChannel("url is not http://HOST or https://HOST") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise BadChannel("url is not http://HOST or https://HOST")
-    if "@" in parts.netloc:
-        raise BadChannel("url: a password belongs into token")
-    if not url.isascii() or any(each.isspace() or not each.isprintable() for each in url):
-        raise BadChannel("url: other characters than those of ASCII have to be percent-encoded")
+        server_url(url, ("http", "https"))
+    except LoginInUrl:
+        raise BadChannel("url: a password belongs into token") from None
+    except BadServerUrl as error:
+        raise BadChannel(f"url: {error}") from None
 
 
 def shown_channel(

@@ -22,6 +22,7 @@ from waylog.forwarding.definition import (
     Url,
     changed,
 )
+from waylog.network.outbound.server_url import BadServerUrl, LoginInUrl, server_url
 
 _SCHEMES: Final = ("http", "https")
 _MQTT_SCHEMES: Final = ("mqtt", "mqtts")
@@ -116,23 +117,16 @@ def _checked(forwarding: Forwarding) -> Forwarding:
 def _check_url(forwarding: Forwarding) -> None:
     """Raise BadForwarding; the message shows nothing of the URL."""
     url = forwarding.url
-    schemes = _MQTT_SCHEMES if forwarding.kind == MQTT else _SCHEMES
-    expected = " or ".join(f"{each}://HOST" for each in schemes)
     try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        raise BadForwarding(f"url is not {expected}") from None
-    if parts.scheme not in schemes or not parts.hostname or port == 0:
-        raise BadForwarding(f"url is not {expected}")
-    if "@" in parts.netloc:
-        raise BadForwarding("url: user and password belong into username and password")
+        parts = server_url(url, _MQTT_SCHEMES if forwarding.kind == MQTT else _SCHEMES)
+    except LoginInUrl:
+        raise BadForwarding("url: user and password belong into username and password") from None
+    except BadServerUrl as error:
+        raise BadForwarding(f"url: {error}") from None
     if "$" in parts.netloc:
         raise BadForwarding("url: the server cannot depend on the record")
     if forwarding.kind == MQTT and (parts.query or parts.fragment or "+" in url or "#" in url):
         raise BadForwarding("url: what follows the server is a topic, without + and #")
-    if not url.isascii() or any(each.isspace() or not each.isprintable() for each in url):
-        raise BadForwarding("url: other characters than those of ASCII have to be percent-encoded")
 
 
 def _check_login(forwarding: Forwarding) -> None:

@@ -179,8 +179,10 @@ class JsonConverter(Converter):
     def _read_envelope(self, data: bytes) -> SchemaAndValue:
         try:
             envelope = _envelope_decoder.decode(data)
-        except msgspec.ValidationError as error:
-            raise DataException(_NOT_AN_ENVELOPE) from error
+        except MALFORMED as error:
+            if isinstance(error, msgspec.ValidationError):
+                raise DataException(_NOT_AN_ENVELOPE) from error
+            raise
         schema = bytes(envelope.schema)
         # Whoever writes to the topic writes the schemas: long ones would fill the memory.
         remembered = len(schema) <= _REMEMBERED_BYTES_MAX

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult
 
 from consumers.connect.configuration.exceptions import hidden_value
 from consumers.connect.http.request_headers import PASSWORD, USER
+from waylog.network.outbound.server_url import BadServerUrl, LoginInUrl, server_url
 
 
 def parts_of_url(name: str, value: str) -> SplitResult:
@@ -14,14 +15,8 @@ def parts_of_url(name: str, value: str) -> SplitResult:
     Raises ConfigException, which shows nothing of the URL: it may have a token in it.
     """
     try:
-        parts = urlsplit(value)
-        has_port = parts.port is None or parts.port > 0
-    except ValueError:
-        raise hidden_value(name, "it is not a URL") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or not has_port:
-        raise hidden_value(name, "it has to be http://HOST/... or https://HOST/...")
-    if "@" in parts.netloc:
-        raise hidden_value(name, f"user and password belong into {USER} and {PASSWORD}")
-    if not value.isascii() or any(each.isspace() for each in value):
-        raise hidden_value(name, "spaces and characters beyond ASCII have to be percent-encoded")
-    return parts
+        return server_url(value, ("http", "https"))
+    except LoginInUrl:
+        raise hidden_value(name, f"user and password belong into {USER} and {PASSWORD}") from None
+    except BadServerUrl as error:
+        raise hidden_value(name, str(error)) from None

@@ -67,6 +67,7 @@ BAD: tuple[dict[str, Any], ...] = (
     {"url": "https://example.org/a b"},
     {"url": "https://example.org/\n"},
     {"url": "https://[::1"},
+    {"url": "http://2130706433/"},
     {"url": "https://exämple.org/"},
     {"url": "mqtt://example.org"},
     {"kind": "mqtt"},

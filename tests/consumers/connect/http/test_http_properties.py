@@ -95,7 +95,8 @@ def errors(**properties: str) -> dict[str, list[str]]:
     [
         ({"url": "ftp://h"}, "url", "http://HOST"),
         ({"url": "https://"}, "url", "http://HOST"),
-        ({"url": "https://h:99999/"}, "url", "not a URL"),
+        ({"url": "https://h:99999/"}, "url", "http://HOST"),
+        ({"url": "http://2130706433/"}, "url", "four decimal numbers"),
         ({"url": "https://${x}/"}, "url", "cannot depend on the record"),
         ({"url": "https://a:s3cr3t@h/"}, "url", "connection.password"),
         ({"url": "https://h/a b"}, "url", "percent-encoded"),
