@@ -225,7 +225,8 @@ async def test_signing_out_deletes_what_was_kept_also_without_a_gateway(
         # The gateway is told as soon as it is there, before anything else.
         await gateway.start()
         await expect(page.get_by_role("dialog")).to_be_visible()
-        assert signed_out == ["/v1/session"]
+        # Both tabs may tell it, if they find the gateway in the same moment.
+        assert set(signed_out) == {"/v1/session"}
         assert await page.evaluate(KEPT) is None
         assert await page.evaluate(TILES) == []
 
