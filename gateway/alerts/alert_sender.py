@@ -160,14 +160,18 @@ class AlertSender:
 
     async def send_code(
         self, user: str, channel_id: str, channel: Channel, texts: tuple[str, str]
-    ) -> None:
-        """Send the message with the code of a mailbox; how that went is the channel's state."""
+    ) -> bool:
+        """Send the message with the code of a mailbox; return whether a server has taken it.
+
+        How that went is the channel's state.
+        """
         async with self._turns.turn(user):
             if self.email is None:
                 error: str | None = NO_EMAIL
             else:
                 error, _ = await self.email.send_code(user, mailbox_of(channel), *texts)
         self.state(user, channel_id).error = error
+        return error is None
 
     async def _post(self, channel: Channel, told: Told) -> Outcome:
         body, headers = request_of(channel, told, time.time_ns() // 1_000_000_000)

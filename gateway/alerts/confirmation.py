@@ -27,6 +27,8 @@ class Pending(msgspec.Struct, frozen=True):
     code: str
     until_ms: int
     attempts: int = 0
+    #: The code before this one, as long as it is not certain that this one has been sent.
+    former: Pending | None = None
 
     def __repr__(self) -> str:
         """Return a text without the code."""
@@ -42,6 +44,19 @@ def new_code(now_ms: int) -> Pending:
     return Pending(f"{secrets.randbelow(10**_DIGITS):0{_DIGITS}}", now_ms + VALID_MS)
 
 
+def another_code(pending: Pending, now_ms: int) -> Pending:
+    """Return what waits for another code, and for the one before until the other is sent."""
+    former = pending if pending.former is None else pending.former
+    return msgspec.structs.replace(
+        new_code(now_ms), former=None if former.is_over(now_ms) else former
+    )
+
+
+def sent(pending: Pending) -> Pending:
+    """Return what waits for the newest code alone."""
+    return msgspec.structs.replace(pending, former=None)
+
+
 def attempt(pending: Pending, code: str, now_ms: int) -> Pending | None:
     """Return None for the right code, and else what is waited for from now on.
 
@@ -49,6 +64,11 @@ def attempt(pending: Pending, code: str, now_ms: int) -> Pending | None:
     """
     if pending.is_over(now_ms):
         raise CodeRefused("the code is no longer good: ask for another one")
+    former = pending.former
+    if former is not None and former.is_over(now_ms):
+        former = None
+    if former is not None and (former := attempt(former, code, now_ms)) is None:
+        return None
     if hmac.compare_digest(pending.code.encode(), code.encode()):
         return None
-    return msgspec.structs.replace(pending, attempts=pending.attempts + 1)
+    return msgspec.structs.replace(pending, attempts=pending.attempts + 1, former=former)

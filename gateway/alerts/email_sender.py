@@ -34,6 +34,7 @@ _SUBJECT_CHARACTERS_MAX: Final = 200
 AWAY: Final = "the platform's mail server cannot be reached or is busy"
 REFUSED: Final = "the platform's mail server refuses it; its operator finds the reason in the log"
 TOO_MANY: Final = "too many messages today; some are left out"
+_NOT_REACHED: Final = Outcome(AWAY, False)
 
 
 class EmailSender:
@@ -57,7 +58,12 @@ class EmailSender:
         """Send a code to a mailbox that nobody has confirmed."""
         if not self._take(user, address, self._codes_of_user, self._codes_of_mailbox):
             return Outcome(TOO_MANY, True)
-        return await self._send(address, subject, text, None)
+        outcome = await self._send(address, subject, text, None)
+        if outcome is _NOT_REACHED:
+            # No server was asked to send anything anywhere.
+            self._codes_of_user.get(user).give_back()
+            self._codes_of_mailbox.get(address.lower()).give_back()
+        return outcome
 
     def _take(
         self,
@@ -99,6 +105,8 @@ class EmailSender:
                 *(self._settings.host, self._settings.port, type(error).__name__),
                 *(f" ({code})" if code else "", since_last_line(unsaid)),
             )
+        if code == 0 and isinstance(error, aiosmtplib.SMTPConnectError):
+            return _NOT_REACHED
         return Outcome(REFUSED if is_final else AWAY, is_final)
 
 

@@ -31,31 +31,43 @@ def _node() -> str:
     return found
 
 
-def test_the_programs_run_as_they_stand(platform: Platform, tmp_path: Path) -> None:
-    node = _node()
-    with urllib.request.urlopen(f"{platform.url}/static/js/client/waylog.js") as answer:
-        (tmp_path / "waylog.js").write_bytes(answer.read())
-    (tmp_path / "package.json").write_text('{"type": "module"}')
-    environment = os.environ | {
-        "WAYLOG_URL": platform.url,
-        "WAYLOG_USER": "demo",
-        "WAYLOG_TOKEN": platform.demo_token,
-    }
-    printed = []
-    for program in _BLOCK.findall(_DOCUMENT.read_text(encoding="utf-8")):
-        (tmp_path / "program.js").write_text(program, encoding="utf-8")
-        printed.append(
-            subprocess.run(
-                [node, "program.js"],
-                env=environment,
-                cwd=tmp_path,
-                timeout=120,
-                check=True,
-                text=True,
-                stdout=subprocess.PIPE,
-            ).stdout
-        )
-    sending, reading, live = printed
+class Programs:
+    """Runs programs in Node beside the client that a platform serves."""
+
+    def __init__(self, platform: Platform, folder: Path) -> None:
+        self._node = _node()
+        self._folder = folder
+        with urllib.request.urlopen(f"{platform.url}/static/js/client/waylog.js") as answer:
+            (folder / "waylog.js").write_bytes(answer.read())
+        (folder / "package.json").write_text('{"type": "module"}')
+        self._environment = os.environ | {
+            "WAYLOG_URL": platform.url,
+            "WAYLOG_USER": "demo",
+            "WAYLOG_TOKEN": platform.demo_token,
+        }
+
+    def run(self, program: str, *options: str) -> str:
+        """Return what a program has printed."""
+        (self._folder / "program.js").write_text(program, encoding="utf-8")
+        return subprocess.run(
+            [self._node, *options, "program.js"],
+            env=self._environment,
+            cwd=self._folder,
+            timeout=120,
+            check=True,
+            text=True,
+            stdout=subprocess.PIPE,
+        ).stdout
+
+
+@pytest.fixture
+def programs(platform: Platform, tmp_path: Path) -> Programs:
+    return Programs(platform, tmp_path)
+
+
+def test_the_programs_run_as_they_stand(programs: Programs) -> None:
+    blocks = _BLOCK.findall(_DOCUMENT.read_text(encoding="utf-8"))
+    sending, reading, live = map(programs.run, blocks)
     assert sending == "1 stored, 0 rejected\n"
     assert "demo/scooter 47." in reading
     assert "60 points" in reading
@@ -64,3 +76,30 @@ def test_the_programs_run_as_they_stand(platform: Platform, tmp_path: Path) -> N
     assert re.search(r"^40[34] ", reading, re.MULTILINE)
     assert "is at 47.165" in live
     assert "that is " in live
+
+
+def test_a_stream_that_is_old_ends_with_its_signal(programs: Programs) -> None:
+    """Node no longer knows the signal of an answer whose request it has collected."""
+    program = """
+import { Client } from "./waylog.js";
+
+const { WAYLOG_URL: url, WAYLOG_USER: user, WAYLOG_TOKEN: token } = process.env;
+const waylog = new Client(url, { user, token });
+await waylog.send({ device: "old", lat: 47.165, lon: 9.51 });
+const stop = new AbortController();
+let begin;
+const begun = new Promise((resolve) => { begin = resolve; });
+const read = async () => {
+  for await (const event of waylog.live({ signal: stop.signal })) begin(event);
+};
+const ended = read();
+await begun;
+for (let round = 0; round < 20; round += 1) {
+  globalThis.gc();
+  await new Promise(setImmediate);
+}
+stop.abort();
+await ended;
+console.log("ended");
+"""
+    assert programs.run(program, "--expose-gc") == "ended\n"

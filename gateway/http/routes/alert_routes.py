@@ -22,7 +22,14 @@ from gateway.alerts.channel_requests import (
     read_settings,
     shown_channel,
 )
-from gateway.alerts.confirmation import CodeRefused, Pending, attempt, new_code
+from gateway.alerts.confirmation import (
+    CodeRefused,
+    Pending,
+    another_code,
+    attempt,
+    new_code,
+    sent,
+)
 from gateway.alerts.quiet_hours import BadQuietHours
 from gateway.http.ingest.ingest import Ingest
 from gateway.http.requests.own_users import own_user
@@ -126,12 +133,12 @@ class AlertRoutes:
             await self._tell_code(identity.user, channel_id, channel)
         return json_answer(self._shown(identity.user, channel_id, channel), status)
 
-    async def _tell_code(self, user: str, channel_id: str, channel: Channel) -> None:
+    async def _tell_code(self, user: str, channel_id: str, channel: Channel) -> bool:
         alerts = self._services.alerts
         settings = await asyncio.to_thread(alerts.store.settings, user)
         assert channel.pending is not None
         texts = code_texts(channel.pending.code, settings.language)
-        await alerts.sender.send_code(user, channel_id, channel, texts)
+        return await alerts.sender.send_code(user, channel_id, channel, texts)
 
     async def _kinds(self, request: web.Request) -> web.Response:
         await self._user(request)
@@ -140,10 +147,27 @@ class AlertRoutes:
     async def _send_code(self, request: web.Request) -> web.Response:
         identity = await self._user(request)
         self._changes.take(identity)
-        channel = await self._changed_pending(request, identity, lambda _: new_code(now_ms()))
+        channel = await self._changed_pending(
+            request, identity, lambda pending: another_code(pending, now_ms())
+        )
         channel_id = request.match_info["channel"]
-        await self._tell_code(identity.user, channel_id, channel)
+        if await self._tell_code(identity.user, channel_id, channel):
+            await self._end_former_code(identity.user, channel_id, channel)
         return json_answer(self._shown(identity.user, channel_id, channel))
+
+    async def _end_former_code(self, user: str, channel_id: str, told: Channel) -> None:
+        """Take the newest code alone: it has been sent."""
+        assert told.pending is not None
+        code = told.pending.code
+
+        def changed(channel: Channel) -> Channel:
+            # Meanwhile it may have been confirmed, or have been sent yet another code.
+            if channel.pending is None or channel.pending.code != code:
+                return channel
+            return msgspec.structs.replace(channel, pending=sent(channel.pending))
+
+        store = self._services.alerts.store
+        await asyncio.to_thread(store.change_channel, user, channel_id, changed)
 
     async def _confirm(self, request: web.Request) -> web.Response:
         identity = await self._user(request)

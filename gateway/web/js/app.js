@@ -85,7 +85,7 @@ export class App extends EventTarget {
     const { live, map } = this;
     const dot = byId("connection", "connection-dot");
     live.addEventListener("message", (event) => this.take(/** @type {CustomEvent} */ (event).detail));
-    live.addEventListener("opened", () => this.takeSnapshot());
+    live.addEventListener("opened", () => this.resume());
     live.addEventListener("state", () => {
       root.dataset.connection = live.state;
       dot.show(live.state, live.retryAt);
@@ -152,8 +152,7 @@ export class App extends EventTarget {
   /** @param {Session} session */
   async begin(session) {
     if (this.session && this.session.user !== session.user) {
-      await this.absence.kept.forget();
-      location.reload(); // nothing of another user stays on the page
+      await this.absence.leave();
       return;
     }
     this.session = session;
@@ -203,6 +202,18 @@ export class App extends EventTarget {
     } finally {
       clearTimeout(late);
     }
+  }
+
+  /** A stream has begun, after an interruption perhaps as somebody else: the cookie is all tabs'. */
+  async resume() {
+    if (this.snapshotTaken && !this.absence.restored) {
+      const session = await api.session().catch(() => null);
+      if (session && session.user !== this.session?.user) {
+        await this.absence.leave();
+        return;
+      }
+    }
+    await this.takeSnapshot();
   }
 
   /** Everything known so far, and again after each interruption: what was missed is in it. */

@@ -18,7 +18,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.alerts.alert_sender import Outcome
-from gateway.alerts.confirmation import ATTEMPTS_MAX, VALID_MS, CodeRefused, attempt, new_code
+from gateway.alerts.confirmation import (
+    ATTEMPTS_MAX,
+    VALID_MS,
+    CodeRefused,
+    Pending,
+    another_code,
+    attempt,
+    new_code,
+    sent,
+)
 from gateway.alerts.email_sender import AWAY, REFUSED, EmailSender, message_of
 from gateway.alerts.smtp_settings import BadAddress, SmtpSettings, check_address, smtp_settings
 from tests.consumers.running import Broker
@@ -145,6 +154,49 @@ async def test_a_code_is_guessed_five_times_at_most(
         assert newer != code
         assert "not the code" in await refusal(await client.put(path, json={"code": code}), 409)
         assert "unconfirmed" not in await json_of(await client.put(path, json={"code": newer}))
+
+
+async def test_a_code_holds_until_another_one_is_sent(
+    mailing_gateway: Gateway, boxes: Mailboxes
+) -> None:
+    async with signed_in(mailing_gateway, "em-kim") as (_, client):
+        address = "kim@example.org"
+        made = await json_of(await client.post(CHANNELS, json=mailbox(address)), 201)
+        path = f"{CHANNELS}/{made['id']}/confirmation"
+        code = await asyncio.to_thread(boxes.code, address)
+        boxes.answer = "451 later"
+        for _ in range(2):
+            assert (await json_of(await client.post(path)))["error"] == AWAY
+        boxes.answer = None
+        assert "not the code" in await refusal(await client.put(path, json=wrong(code)), 409)
+        assert "unconfirmed" not in await json_of(await client.put(path, json={"code": code}))
+
+
+def test_codes_that_were_not_sent_give_nobody_more_guesses() -> None:
+    first = new_code(1000)
+    waiting: Pending = first
+    for _ in range(ATTEMPTS_MAX):
+        waiting = another_code(waiting, 2000)
+        guessed = attempt(waiting, "no code", 2000)
+        assert guessed is not None
+        waiting = guessed
+    newest = another_code(waiting, 2000)
+    left = attempt(newest, first.code, 2000)
+    assert left is not None
+    assert attempt(left, newest.code, 2000) is None
+    assert attempt(another_code(first, 2000), first.code, 2000) is None
+    assert attempt(sent(another_code(first, 2000)), first.code, 2000) is not None
+    # It is not good for longer either.
+    late = 1000 + VALID_MS
+    assert attempt(another_code(first, 2000), first.code, late) is not None
+
+
+async def test_a_server_that_is_away_costs_no_codes() -> None:
+    with mail_server() as boxes:
+        settings = smtp_settings(f"smtp://127.0.0.1:{boxes.port}", SENDER, None)
+    sender = EmailSender(settings)
+    for _ in range(6):
+        assert (await sender.send_code("ann", "a@b.org", "subject", "text")).error == AWAY
 
 
 async def test_nobody_is_sent_more_than_a_few_codes(

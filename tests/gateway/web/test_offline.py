@@ -225,7 +225,8 @@ async def test_signing_out_deletes_what_was_kept_also_without_a_gateway(
         # The gateway is told as soon as it is there, before anything else.
         await gateway.start()
         await expect(page.get_by_role("dialog")).to_be_visible()
-        assert signed_out == ["/v1/session"]
+        # Both tabs may tell it, if they find the gateway in the same moment.
+        assert set(signed_out) == {"/v1/session"}
         assert await page.evaluate(KEPT) is None
         assert await page.evaluate(TILES) == []
 
@@ -307,6 +308,75 @@ async def test_another_user_who_signs_in_on_the_open_page_finds_nothing(
         await page.get_by_role("button", name="Sign in", exact=True).click()
         await until(page, "() => globalThis.waylog?.app.session?.user", lambda user: user == "eve")
         await expect(page.locator("[role=listitem]")).to_have_count(0)
+
+
+async def test_another_user_who_signs_in_beside_ends_the_one_before_in_all_tabs(
+    browser: Browser, gateway: Restarting
+) -> None:
+    async with browsing(browser) as context:
+        page, beside = await context.new_page(), await context.new_page()
+        await with_kept_state(page, gateway)
+        # The cookie of the browser is another user's; the stream of the first tab goes on.
+        gateway.played.session |= {"user": "eve"}
+        gateway.played.rows.clear()
+        await opened(beside, gateway)
+        await until(page, "() => globalThis.waylog?.app.session?.user", lambda user: user == "eve")
+        await expect(page.locator("[role=listitem]")).to_have_count(0)
+        state = await until(page, KEPT, lambda state: state is None or state["user"] == "eve")
+        assert state is None or state["rows"] == []
+
+
+async def test_a_stream_that_comes_back_as_another_user_ends_the_one_before(
+    browser: Browser, gateway: Restarting
+) -> None:
+    async with browsing(browser) as context:
+        page = await context.new_page()
+        # As a tab that slept while another one signed somebody in.
+        await page.add_init_script("delete globalThis.BroadcastChannel")
+        await with_kept_state(page, gateway)
+        gateway.played.session |= {"user": "eve"}
+        gateway.played.rows.clear()
+        await gateway.played.drop_viewers()
+        await until(page, "() => globalThis.waylog?.app.session?.user", lambda user: user == "eve")
+        await expect(page.locator("[role=listitem]")).to_have_count(0)
+        state = await until(page, KEPT, lambda state: state is None or state["user"] == "eve")
+        assert state is None or state["rows"] == []
+
+
+@pytest.mark.parametrize(
+    "denial",
+    [
+        "Object.defineProperty(globalThis, 'localStorage', { get() { throw new Error('no'); } })",
+        "Storage.prototype.setItem = () => { throw new Error('full'); }",
+    ],
+    ids=["off", "full"],
+)
+async def test_signing_out_asks_the_gateway_where_the_browser_stores_nothing(
+    browser: Browser, gateway: Restarting, denial: str
+) -> None:
+    signed_out: list[str] = []
+
+    async def sign_out(request: web.Request) -> web.Response:
+        signed_out.append(request.path)
+        gateway.played.credentials = "demo:secret"
+        return web.Response(status=204)
+
+    def application() -> web.Application:
+        app = FakeGateway.application(gateway.played)
+        app.router.add_delete("/v1/session", sign_out)
+        return app
+
+    await gateway.stop()
+    gateway.played.application = application  # type: ignore[method-assign]
+    await gateway.start()
+    async with browsing(browser) as context:
+        page = await context.new_page()
+        await page.add_init_script(denial)
+        await opened(page, gateway)
+        await expect(page.locator("[role=listitem]")).to_have_count(1)
+        await page.get_by_role("button", name="Sign out").click()
+        await expect(page.get_by_role("dialog")).to_be_visible()
+        assert signed_out == ["/v1/session"]
 
 
 async def test_a_gateway_that_does_not_answer_is_none(

@@ -276,7 +276,13 @@ export class Client {
    */
   async *serverEvents(path, signal) {
     const ending = new AbortController();
-    const end = () => ending.abort();
+    /** @type {ReadableStreamDefaultReader<Uint8Array> | undefined} */
+    let reader;
+    // Node forgets the signal of an answer once it has collected the request: the reader ends it too.
+    const end = () => {
+      ending.abort();
+      reader?.cancel().catch(() => {});
+    };
     signal?.addEventListener("abort", end);
     if (signal?.aborted) end();
     /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -290,7 +296,7 @@ export class Client {
       const answer = await fetch(this.base + path, { headers: { ...this.headers, accept: "text/event-stream" }, signal: ending.signal, redirect: "error" });
       if (!answer.ok) throw await errorOf(answer);
       if (!answer.body) return;
-      const reader = answer.body.getReader();
+      reader = answer.body.getReader();
       const decoder = new TextDecoder();
       const parser = new ServerEventParser();
       for (;;) {

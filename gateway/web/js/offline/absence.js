@@ -16,6 +16,8 @@ const WRITE_MS = 15_000;
 const REWRITE_MS = 60_000;
 const DEVICES_MAX = 500;
 const SIGNING_OUT = "waylog.signing-out";
+/** What tabs tell each other beside `{ user }`. */
+const SIGNED_OUT = "signed_out";
 
 export class Absence {
   kept = new Kept();
@@ -34,7 +36,7 @@ export class Absence {
     app.live.addEventListener("state", () => this.look());
     setInterval(() => this.look(), LOOK_MS);
     document.addEventListener("visibilitychange", () => { if (document.hidden) this.write(true); });
-    if (this.others) this.others.onmessage = () => this.signedOutElsewhere();
+    if (this.others) this.others.onmessage = (event) => this.hear(event.data);
   }
 
   get present() { return this.app.live.state === "live"; }
@@ -72,11 +74,11 @@ export class Absence {
    */
   async began(session) {
     const user = session.user ?? "";
+    this.others?.postMessage({ user });
     if (this.restored) {
       const state = await this.kept.read();
       if (state?.user !== user) {
-        await this.kept.forget();
-        location.reload(); // nothing of another user stays on the page
+        await this.leave();
         return;
       }
     }
@@ -108,8 +110,8 @@ export class Absence {
   async signOut(ask) {
     try { localStorage.setItem(SIGNING_OUT, "1"); } catch { /* the gateway is asked now or not at all */ }
     await this.kept.forget();
-    this.others?.postMessage("signed_out");
-    await this.signOutLeft(ask).catch(() => {});
+    this.others?.postMessage(SIGNED_OUT);
+    await this.askToSignOut(ask).catch(() => {});
     location.reload();
   }
 
@@ -120,13 +122,27 @@ export class Absence {
   async signOutLeft(ask) {
     let left = null;
     try { left = localStorage.getItem(SIGNING_OUT); } catch { /* storage is switched off */ }
-    if (left === null) return;
-    const answer = await ask();
-    if (answer.status >= 500) throw new Error(`${answer.status}`);
-    localStorage.removeItem(SIGNING_OUT);
+    if (left !== null) await this.askToSignOut(ask);
   }
 
-  async signedOutElsewhere() {
+  /** @param {() => Promise<Response>} ask */
+  async askToSignOut(ask) {
+    const answer = await ask();
+    if (answer.status >= 500) throw new Error(`${answer.status}`);
+    try { localStorage.removeItem(SIGNING_OUT); } catch { /* storage is switched off */ }
+  }
+
+  /**
+   * Another tab has signed out, or knows who is signed in: to all tabs, since they have one cookie.
+   * @param {"signed_out" | {user: string}} said
+   */
+  hear(said) {
+    const { session } = this.app;
+    if (said === SIGNED_OUT || (session && said.user !== (session.user ?? ""))) this.leave();
+  }
+
+  /** Nothing of the user who was signed in stays on the page, nor is kept. */
+  async leave() {
     await this.kept.forget();
     location.reload();
   }
