@@ -88,6 +88,7 @@ async def test_a_fix_moves_the_marker_and_an_address_changes_the_text(
 async def test_the_point_is_drawn_where_the_map_has_its_place_at_every_zoom(
     animated_visit: Visit, played: FakeGateway
 ) -> None:
+    played.ground = True
     played.fix("demo/phone", *VADUZ)
     await animated_visit.open(played.url + "#3/47.1410/9.5209")
     page = animated_visit.page
@@ -103,6 +104,7 @@ async def test_the_point_is_drawn_where_the_map_has_its_place_at_every_zoom(
 
 
 async def test_every_request_stays_on_this_machine(visit: Visit, played: FakeGateway) -> None:
+    played.ground = True
     played.fix("demo/phone", *VADUZ)
     await visit.open(played.url)
     for zoom, lon, lat in ((1, 0, 0), (6, 139, 35), (12, 2.35, 48.85)):
@@ -507,6 +509,7 @@ async def test_a_click_on_the_map_selects_the_device_there(
 async def test_land_and_sea_are_told_apart_also_at_the_antimeridian(
     visit: Visit, played: FakeGateway
 ) -> None:
+    played.ground = True
     played.fix("demo/phone", *VADUZ)
     await visit.open(played.url + "#4/47/9.5")
     land_at = """async ([lon, lat]) => {
@@ -530,6 +533,7 @@ async def test_land_and_sea_are_told_apart_also_at_the_antimeridian(
 
 
 async def test_light_and_dark_are_kept(visit: Visit, played: FakeGateway) -> None:
+    played.ground = True
     played.fix("demo/phone", *VADUZ)
     await visit.page.emulate_media(color_scheme="dark")
     await visit.open(played.url + "#6/47/9.5")
