@@ -101,6 +101,8 @@ export class MapView extends EventTarget {
     map.on("style.load", () => this.dress());
     map.on("sourcedata", (event) => { if (event.sourceId === BASE && event.tile?.state === "loaded") this.baseHealth.succeeded(); });
     map.on("error", (event) => {
+      // A tile that fails is one less to wait for, but the map tells `load` with a frame, and asks for none.
+      map.triggerRepaint();
       if (/** @type {{sourceId?: string}} */ (event).sourceId !== BASE) console.error(event.error);
       else if (this.base && this.baseHealth.failed()) this.giveUpBase();
     });
