@@ -81,9 +81,10 @@ async def signed_in(
     context = await browser.new_context(
         **{
             **{"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce"},
-            **{"timezone_id": "UTC", "locale": "en-GB", "device_scale_factor": PIXEL_RATIO},
+            **{"timezone_id": "UTC", "locale": "en-GB"},
         }
-        | options
+        | options,
+        device_scale_factor=PIXEL_RATIO,
     )
     context.set_default_timeout(DEADLINE_MS)
     answer = await context.request.post(
