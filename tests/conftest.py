@@ -15,6 +15,8 @@ from typing import NoReturn, cast
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from tests.certificates import Certificates
 from tests.memory_folder import memory_folder
@@ -26,6 +28,21 @@ from waylog.process import stop_limit
 settings.register_profile("same", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None, derandomize=False, print_blob=True)
 settings.load_profile("same")
+
+
+#: Files with tests that have the session of Spark of their process. Its JVM takes ten seconds of
+#: processor time until it answers, so one process has all of them.
+SPARK_SESSION = frozenset(
+    f"tests/spark/{name}"
+    for name in (
+        "api/test_dataframes.py",
+        "history/test_job.py",
+        "history/test_outdated.py",
+        "history/test_readers.py",
+        "places/test_job.py",
+        "runtime/test_session.py",
+    )
+)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -126,13 +143,32 @@ def pytest_unconfigure() -> None:
     gc.unfreeze()
 
 
+class _FilesAndSession(LoadFileScheduling):  # type: ignore[misc]
+    """Gives a process a file, or all those that share a session of Spark."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        return "a session of Spark" if file in SPARK_SESSION else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
+    """Return what gives the tests to the processes of `--dist loadfile`."""
+    return _FilesAndSession(config, log) if config.getoption("dist") == "loadfile" else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let long files begin early, and refuse hooks in test modules.
+    """Let long files begin early, and refuse hooks in test modules and unknown sessions of Spark.
 
     Where several processes run the files, the last one would go on alone for a minute. Hooks in
     test modules pytest ignores without a warning.
     """
     items.sort(key=lambda item: item.get_closest_marker("early") is None)
+    for item in items:
+        file = item.nodeid.partition("::")[0]
+        of_spark = file.startswith("tests/spark/") and file not in SPARK_SESSION
+        if of_spark and "session" in getattr(item, "fixturenames", ()):
+            raise pytest.UsageError(f"{file} has to be in SPARK_SESSION of tests/conftest.py")
     for module in {item.getparent(pytest.Module) for item in items}:
         names = vars(module.obj) if module is not None else {}
         for name, value in names.items():

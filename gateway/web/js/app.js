@@ -318,22 +318,17 @@ export class App extends EventTarget {
     this.tell("theme");
   }
 
-  /** Positions go to the map with each frame: any number of fixes costs one upload. */
-  frame() {
-    this.map.points.update();
-    requestAnimationFrame(() => this.frame());
-  }
-
   async start() {
     globalThis.waylog = hooksOf(this);
     this.identify();
     const showing = this.navigation.show(this.state);
     setInterval(() => {
-      root.dataset.devices = String(this.store.size);
+      const devices = String(this.store.size);
+      if (root.dataset.devices !== devices) root.dataset.devices = devices;
       if (this.guide.empty && this.store.size) this.guide.setEmpty(false);
     }, 250);
     await Promise.all([this.map.ready, showing]);
-    requestAnimationFrame(() => this.frame());
+    this.map.points.follow();
     this.tell("map");
     this.reopenSettings();
     root.dataset.ready = "true";

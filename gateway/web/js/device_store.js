@@ -33,6 +33,8 @@ export class DeviceStore {
     this.onFix = () => {};
     /** @type {(record: DeviceRecord) => void} */
     this.onAddress = () => {};
+    /** Something is in `dirty` or `removed`. */
+    this.onMoved = () => {};
     /** @type {Map<string, DeviceRecord>} */
     this.devices = new Map();
     /** @type {DeviceRecord[]} */
@@ -102,6 +104,7 @@ export class DeviceStore {
     record.source = fix.source ?? record.source;
     this.dirty.add(record.slot);
     this.fixCount += 1;
+    this.onMoved();
     this.onFix(record);
     return true;
   }
@@ -121,6 +124,7 @@ export class DeviceStore {
     record.heard = Math.max(position.time, position.received);
     this.dirty.add(record.slot);
     this.fixCount += 1;
+    this.onMoved();
     this.onFix(record);
   }
 
@@ -142,6 +146,7 @@ export class DeviceStore {
       if (lastIsDirty) this.dirty.add(last.slot);
     }
     record.slot = -1;
+    this.onMoved();
   }
 
   clear() {

@@ -42,6 +42,7 @@ export class MapView extends EventTarget {
     super();
     this.headers = headers;
     this.load = load;
+    this.reducedMotion = matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.store = store;
     this.theme = theme;
     /** @type {Details} */
@@ -62,7 +63,7 @@ export class MapView extends EventTarget {
     this.baseFailed = null;
     /** @type {number | undefined} */
     this.baseTimer = undefined;
-    this.points = new PointsLayer(store, { reducedMotion: matchMedia("(prefers-reduced-motion: reduce)").matches });
+    this.points = new PointsLayer(store, { reducedMotion: this.reducedMotion });
     this.trails = new TrailsLayer();
     this.points.onMove = (...movement) => this.trails.add(...movement);
     this.points.setTheme(theme);
@@ -90,7 +91,7 @@ export class MapView extends EventTarget {
       dragRotate: false,
       pitchWithRotate: false,
       touchPitch: false,
-      fadeDuration: 150,
+      fadeDuration: this.reducedMotion ? 0 : 150,
     });
     const { map } = this;
     map.touchZoomRotate.disableRotation();
@@ -100,6 +101,8 @@ export class MapView extends EventTarget {
     map.on("style.load", () => this.dress());
     map.on("sourcedata", (event) => { if (event.sourceId === BASE && event.tile?.state === "loaded") this.baseHealth.succeeded(); });
     map.on("error", (event) => {
+      // A tile that fails is one less to wait for, but the map tells `load` with a frame, and asks for none.
+      map.triggerRepaint();
       if (/** @type {{sourceId?: string}} */ (event).sourceId !== BASE) console.error(event.error);
       else if (this.base && this.baseHealth.failed()) this.giveUpBase();
     });

@@ -123,6 +123,7 @@ export class PointsLayer {
     this.accent = [];
     this.busyUntil = 0;
     this.updatedAt = -Infinity;
+    this.updateAsked = false;
     this.frames = 0;
     this.setTheme("light");
   }
@@ -191,6 +192,18 @@ export class PointsLayer {
   }
 
   now() { return (performance.now() - this.epoch) / 1000; }
+
+  /** From now on take what changes with the next frame: any number of fixes costs one upload, and none costs nothing. */
+  follow() {
+    this.store.onMoved = () => this.updateSoon();
+    this.updateSoon();
+  }
+
+  updateSoon() {
+    if (this.updateAsked) return;
+    this.updateAsked = true;
+    requestAnimationFrame(() => { this.updateAsked = false; this.update(); });
+  }
 
   /** Take the positions that changed. Returns how many. */
   update() {

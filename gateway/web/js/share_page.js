@@ -65,8 +65,7 @@ class SharePage {
     setInterval(() => this.tick(), TICK_MS);
     await Promise.all([this.load(), this.map.ready]);
     if (this.ended) return;
-    const frame = () => { if (!this.ended) { this.map.points.update(); requestAnimationFrame(frame); } };
-    requestAnimationFrame(frame);
+    this.map.points.follow();
     this.drawWays();
     this.fit(false);
     root.dataset.ready = "true";

@@ -97,6 +97,9 @@ class FakeGateway:
         self.sockets: set[web.WebSocketResponse] = set()
         self.streams: set[web.StreamResponse] = set()
         self.url = ""
+        #: Whether the base map's tiles have land and towns. To decode and draw them is a third of
+        #: what a page costs, and most tests look at something else.
+        self.ground = False
         #: Base maps of other servers.
         self.tile_servers: list[TileServer] = []
         #: The folder of which the page is served as one version, with the service worker; without
@@ -158,6 +161,7 @@ class FakeGateway:
         app.router.add_get("/", self._index)
         app.router.add_get("/service-worker.js", self._service_worker)
         app.router.add_get("/static/{path:v-.+}", self._versioned)
+        app.router.add_get(r"/static/world/{tile:.+\.(mvt|pbf)}", self._tile)
         app.router.add_static("/static/", PAGE)
         app.router.add_get("/v1/devices", self._devices)
         app.router.add_get("/v1/devices/{device}", self._device)
@@ -316,6 +320,14 @@ class FakeGateway:
             raise web.HTTPNotFound from None
         assert name is not None
         return web.FileResponse(self.shell.folder / name)
+
+    async def _tile(self, request: web.Request) -> web.StreamResponse:
+        path = PAGE / "world" / request.match_info["tile"]
+        if self.ground:
+            return web.FileResponse(path)
+        # A pack begins with where each of the tiles of three levels does.
+        empty = bytes(4 * (4 + 16 + 64 + 1)) if path.suffix == ".pbf" else b""
+        return web.Response(body=empty, content_type="application/octet-stream")
 
     async def _devices(self, request: web.Request) -> web.Response:
         if self.town is not None:

@@ -106,6 +106,7 @@ def offer(
     played: FakeGateway, name: Name, url: str, attribution: str = "© <b>Somebody</b>"
 ) -> None:
     """Let the gateway offer a base map."""
+    played.ground = True
     played.fix("demo/phone", 47.1, 9.5)
     played.tile_servers.append(tile_server(name, url, attribution))
 
@@ -165,6 +166,7 @@ async def test_base_maps_are_chosen_and_remembered(
 async def test_without_base_maps_there_is_nothing_to_choose(
     visit: Visit, played: FakeGateway
 ) -> None:
+    played.ground = True
     played.fix("demo/phone", 47.1, 9.5)
     await visit.page.add_init_script(
         """localStorage.setItem("waylog.settings", '{"base_map": "satellite"}')"""

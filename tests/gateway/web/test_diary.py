@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Any, Literal
 
 import pytest
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Route, expect
 
 from tests.gateway.web.accessibility import self_check
 from tests.gateway.web.conftest import PIXEL_RATIO, FakeGateway, Visit
@@ -183,13 +184,26 @@ async def test_the_keyboard_goes_through_the_calendar_and_the_day(
     assert await slider.input_value() == str(8 * 3600 + 10)
 
 
+@pytest.mark.parametrize("later", [False, True], ids=["known_first", "known_later"])
 async def test_an_empty_day_leads_to_the_last_one_that_is_known(
-    visit: Visit, lived: FakeGateway
+    visit: Visit, lived: FakeGateway, later: bool
 ) -> None:
+    has_ended = asyncio.Event()
+
+    async def wait(route: Route) -> None:
+        await has_ended.wait()
+        await route.continue_()
+
+    # Either the devices are known before the day is, or the day before the devices.
+    awaited = "**/v1/devices?*" if later else "**/timeline?*"
+    await visit.page.route(awaited, wait)
     await visit.open(f"{lived.url}#11/47.16/9.5&view=diary&device=demo/phone&day=2024-01-01")
-    await expect(visit.page.locator(".day-summary")).to_have_text(
-        "No position is known of this time."
-    )
+    summary = visit.page.locator(".day-summary")
+    if not later:
+        await expect(visit.page.locator("html")).to_have_attribute("data-devices", "1")
+        has_ended.set()
+    await expect(summary).to_have_text("No position is known of this time.")
+    has_ended.set()
     await visit.page.get_by_role("button", name="Last day with positions: May 30, 2025").click()
     await expect(visit.page.locator("day-timeline li")).to_have_count(5)
 

@@ -12,7 +12,7 @@ from playwright.async_api import Browser, Route, expect
 from tests.consumers.running import Broker
 from tests.gateway.alerts.mail_server import Mailboxes, mail_server
 from tests.gateway.running import Gateway
-from tests.gateway.web.conftest import DEADLINE_MS, Visit
+from tests.gateway.web.conftest import DEADLINE_MS, PIXEL_RATIO, Visit
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -41,7 +41,10 @@ async def visit(
     gateway.user("mia")
     gateway.users.set_password("mia", PASSWORD)
     context = await browser.new_context(
-        viewport={"width": 1000, "height": 800}, reduced_motion="reduce", locale="de-DE"
+        viewport={"width": 1000, "height": 800},
+        device_scale_factor=PIXEL_RATIO,
+        reduced_motion="reduce",
+        locale="de-DE",
     )
     context.set_default_timeout(DEADLINE_MS)
     page = Visit(await context.new_page())

@@ -124,6 +124,7 @@ async def with_kept_state(page: Page, gateway: Restarting) -> None:
 async def test_what_was_known_last_is_shown_without_a_gateway_and_goes_on_with_it(
     browser: Browser, gateway: Restarting
 ) -> None:
+    gateway.played.ground = True
     async with browsing(browser) as context:
         page = await context.new_page()
         await with_kept_state(page, gateway)
@@ -382,6 +383,7 @@ async def test_signing_out_asks_the_gateway_where_the_browser_stores_nothing(
 async def test_a_gateway_that_does_not_answer_is_none(
     browser: Browser, gateway: Restarting
 ) -> None:
+    gateway.played.ground = True
     async with browsing(browser) as context:
         page = await context.new_page()
         await with_kept_state(page, gateway)
@@ -433,6 +435,7 @@ async def test_without_a_worker_a_page_of_before_an_upgrade_loads_itself_anew(
 async def test_nothing_else_than_positions_and_the_map_is_kept(
     browser: Browser, gateway: Restarting
 ) -> None:
+    gateway.played.ground = True
     async with browsing(browser) as context:
         page = await context.new_page()
         await with_kept_state(page, gateway)

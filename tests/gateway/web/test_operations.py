@@ -17,7 +17,7 @@ from tests.consumers.running import Broker
 from tests.gateway.operations.written_log import Log
 from tests.gateway.running import Gateway
 from tests.gateway.web.accessibility import self_check
-from tests.gateway.web.conftest import DEADLINE_MS, Visit
+from tests.gateway.web.conftest import DEADLINE_MS, PIXEL_RATIO, Visit
 from waylog.kafka.topics import ERROR
 from waylog.messages import Rejected, encode
 
@@ -83,7 +83,8 @@ async def signed_in(
             **{"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce"},
             **{"timezone_id": "UTC", "locale": "en-GB"},
         }
-        | options
+        | options,
+        device_scale_factor=PIXEL_RATIO,
     )
     context.set_default_timeout(DEADLINE_MS)
     answer = await context.request.post(

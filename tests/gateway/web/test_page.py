@@ -88,6 +88,7 @@ async def test_a_fix_moves_the_marker_and_an_address_changes_the_text(
 async def test_the_point_is_drawn_where_the_map_has_its_place_at_every_zoom(
     animated_visit: Visit, played: FakeGateway
 ) -> None:
+    played.ground = True
     played.fix("demo/phone", *VADUZ)
     await animated_visit.open(played.url + "#3/47.1410/9.5209")
     page = animated_visit.page
@@ -103,6 +104,7 @@ async def test_the_point_is_drawn_where_the_map_has_its_place_at_every_zoom(
 
 
 async def test_every_request_stays_on_this_machine(visit: Visit, played: FakeGateway) -> None:
+    played.ground = True
     played.fix("demo/phone", *VADUZ)
     await visit.open(played.url)
     for zoom, lon, lat in ((1, 0, 0), (6, 139, 35), (12, 2.35, 48.85)):
@@ -504,9 +506,35 @@ async def test_a_click_on_the_map_selects_the_device_there(
     await expect(visit.page.locator("device-panel h2")).to_have_text("phone")
 
 
+async def test_a_page_on_which_nothing_happens_asks_for_no_frames(
+    visit: Visit, played: FakeGateway
+) -> None:
+    played.fix("demo/phone", *VADUZ)
+    await visit.open(played.url + "#8/47.141/9.5209")
+    await at_rest(visit.page, "demo/phone")
+    asked = await visit.page.evaluate(
+        """async () => {
+            const rates = () => performance.getEntriesByType("resource")
+                .filter(({name}) => name.endsWith("/v1/pipeline")).length;
+            const ask = requestAnimationFrame;
+            let asked = 0;
+            globalThis.requestAnimationFrame = (draw) => { asked += 1; return ask(draw); };
+            // It goes on meanwhile: every second or two it asks for the rates.
+            const until = rates() + 2;
+            while (rates() < until) await new Promise((resolve) => setTimeout(resolve, 20));
+            return asked;
+        }"""
+    )
+    assert asked < 10
+    # What happens is drawn all the same.
+    await played.send("fix", played.fix("demo/phone", VADUZ[0], VADUZ[1] + 0.05))
+    await visit.page.wait_for_function("x => waylog.positionOf('demo/phone').x > x", arg=510)
+
+
 async def test_land_and_sea_are_told_apart_also_at_the_antimeridian(
     visit: Visit, played: FakeGateway
 ) -> None:
+    played.ground = True
     played.fix("demo/phone", *VADUZ)
     await visit.open(played.url + "#4/47/9.5")
     land_at = """async ([lon, lat]) => {
@@ -530,6 +558,7 @@ async def test_land_and_sea_are_told_apart_also_at_the_antimeridian(
 
 
 async def test_light_and_dark_are_kept(visit: Visit, played: FakeGateway) -> None:
+    played.ground = True
     played.fix("demo/phone", *VADUZ)
     await visit.page.emulate_media(color_scheme="dark")
     await visit.open(played.url + "#6/47/9.5")

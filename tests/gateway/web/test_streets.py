@@ -29,6 +29,7 @@ def tiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def extract(tiles: Path, played: FakeGateway) -> FakeGateway:
     """Give the simulated gateway an extract, and a device, so that no guide hides the map."""
     shutil.copy(tiles, played.tiles)
+    played.ground = True
     played.fix("demo/phone", LAT + 0.1, LON)
     return played
 
@@ -116,6 +117,7 @@ async def test_whose_data_these_are_and_of_which_day_is_on_the_map(
 async def test_the_worlds_towns_give_way_to_those_of_the_extract(
     visit: Visit, played: FakeGateway, tiles: Path
 ) -> None:
+    played.ground = True
     played.fix("demo/phone", LAT + 0.1, LON)
     page = visit.page
     shown = """() => waylog.map.queryRenderedFeatures({layers: ["town"]})
@@ -135,6 +137,7 @@ async def test_the_worlds_towns_give_way_to_those_of_the_extract(
 async def test_streets_come_as_soon_as_there_is_an_extract(
     visit: Visit, played: FakeGateway, tiles: Path
 ) -> None:
+    played.ground = True
     played.fix("demo/phone", LAT + 0.1, LON)
     await visit.page.route("**/tiles.json", lambda route: route.fulfill(status=503))
     await visit.open(f"{played.url}#14/{LAT}/{LON}")

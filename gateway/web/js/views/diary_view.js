@@ -223,7 +223,10 @@ class DiaryView {
     this.app.remember({ device, day: first, until: last });
     this.calendar.show({ first, last, today: this.today(), zone: this.zone });
     if (changed) this.load();
-    else this.draw();
+    else {
+      this.draw();
+      this.offerLastDay();
+    }
   }
 
   hide() {
@@ -425,10 +428,18 @@ class DiaryView {
       : t("diary.empty");
     const timeline = make("day-timeline");
     timeline.addEventListener("choose", (event) => this.chooseItem(/** @type {CustomEvent<TimelineItem>} */ (event).detail));
-    this.list.replaceChildren(timeline, ...(items.length ? [] : [this.lastDayButton()].filter((button) => button !== null)));
+    this.list.replaceChildren(timeline);
     timeline.show(items, { fromMs, toMs, zone: this.zone, wordsOf: (item) => this.words(item) });
     this.timeline = timeline;
+    this.offerLastDay();
     this.draw();
+  }
+
+  /** Lead away from an empty time, also once the device is known later than its timeline. */
+  offerLastDay() {
+    if (this.items.length || !this.timeline?.isConnected || this.list.querySelector(".to-last")) return;
+    const button = this.lastDayButton();
+    if (button) this.list.append(button);
   }
 
   /** What leads from an empty time to where there is something; null where that is not known. */
