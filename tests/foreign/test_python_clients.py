@@ -185,7 +185,8 @@ async def test_what_one_client_writes_all_read_byte_for_byte(
 ) -> None:
     topic = f"test-{uuid.uuid4().hex[:12]}"
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(10)
+    kept = NewTopic(topic, 1, 1, config={"retention.ms": "-1"})
+    admin.create_topics([kept])[topic].result(10)
     await write(bootstrap_servers, topic, codec)
     expected = [
         Stored(i, START_MS + i, key, value, tuple(headers))

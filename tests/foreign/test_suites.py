@@ -45,6 +45,8 @@ KNOWN: Final[dict[str, dict[str, str]]] = {
         "test_coordinator__heartbeat_routine": "times a mock, fails on a loaded machine",
         "test_consumer_seek_forward_getmany": "counts fetches from when its member is ready: where "
         "that is sooner, one of six times on three brokers, the first has been sent before",
+        "test_delete_topics": "on three brokers asks any of them for the topics at once, and fails "
+        "where that one has not heard of the deletion yet",
     },
     "kafka-python": {
         "test_alter_replica_log_dirs": "on three brokers asks any of them about a replica that one "
@@ -91,6 +93,9 @@ _RACKS: Final = {
     "replica_selector_class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 }
 
+#: Five minutes, as on Apache Kafka: some of these tests date their records to 1970.
+_RETENTION: Final = "log.retention.check.interval.ms"
+
 
 @contextmanager
 def _apache_kafka(brokers: int, settings: dict[str, str]) -> Iterator[str]:
@@ -108,6 +113,7 @@ def _waylog(folder: Path, brokers: int, settings: dict[str, str]) -> Iterator[st
     if brokers > 1:
         cluster = ClusterProcesses(folder, nodes=NODES, **settings | _RACKS)
         for node, broker in cluster.brokers.items():
+            del broker.properties[_RETENTION]
             broker.properties["broker.rack"] = f"RACK{node}"
             port = cluster.ports[node]
             broker.properties["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{port}"
@@ -119,6 +125,7 @@ def _waylog(folder: Path, brokers: int, settings: dict[str, str]) -> Iterator[st
     broker = BrokerProcess(folder, **settings, advertised_listeners="PLAINTEXT://127.0.0.1:0")
     # Like the brokers that these suites know: without fdatasync for each append.
     del broker.properties["log.flush.interval.messages"]
+    del broker.properties[_RETENTION]
     try:
         yield broker.start()
     finally:
