@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 #: Parts of a period; of each the lowest and the highest level are kept.
 _PARTS: Final = 300
@@ -32,6 +34,9 @@ def thinned(
 
     `times` ascend. O(n).
     """
+    # Only the reading process thins, and the gateway itself does without numpy's memory.
+    import numpy as np
+
     if not len(times):
         return []
     parts = (times - from_ms) * _PARTS // max(to_ms - from_ms + 1, 1)
