@@ -86,7 +86,7 @@ def test_no_request_reaches_this_machine_unless_its_network_is_allowed(platform:
             # such a one, nor what it stands for.
             why = NOT_ALLOWED if is_address(names[number].strip("[]")) else UNREACHABLE
             if names[number] == "127.1":
-                why = "canonical"
+                why = "four decimal numbers"
             await_condition(
                 lambda: why in (platform.shown("anna", number)["error"] or ""),  # noqa: B023
                 *(60, f"{names[number]} is refused"),

@@ -8,6 +8,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from time import time_ns
 from typing import Any
 
 import pytest
@@ -24,7 +25,8 @@ from waylog.kafka.clients import producer_config
 from waylog.kafka.topics import ADDRESS, ERROR, LOCATION
 from waylog.messages import Address, Fix, decode_address, encode, fix_id
 
-BEGAN = 1_700_000_000_000
+#: An hour ago: younger than what the topic's retention takes.
+BEGAN = time_ns() // 1_000_000_000 * 1000 - 3_600_000
 
 
 @pytest.fixture(scope="module")

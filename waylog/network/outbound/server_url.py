@@ -35,7 +35,9 @@ def server_url(url: str, schemes: Collection[str]) -> SplitResult:
         raise LoginInUrl("it has a user or a password in it")
     if not url.isascii() or any(each.isspace() or not each.isprintable() for each in url):
         raise BadServerUrl("other characters than those of ASCII have to be percent-encoded")
-    if _NUMBER.search(parts.hostname) and not _is_ipv4(parts.hostname):
+    # One with colons is an IPv6 address, whose end may be written as an IPv4 address.
+    host = parts.hostname
+    if ":" not in host and _NUMBER.search(host) and not _is_ipv4(host):
         raise BadServerUrl("an IPv4 address has four decimal numbers, as in 192.0.2.1")
     return parts
 

@@ -13,7 +13,13 @@ WEB = ("http", "https")
     "url",
     [
         *("http://example.org", "https://example.org:8443/a?b=c#d", "http://127.0.0.1/"),
-        *("http://[2001:db8::1]:80/", "http://1.example/", "http://0x.example/", "http://a1/"),
+        *(
+            "http://[2001:db8::1]:80/",
+            "http://[::ffff:192.0.2.1]/",
+            "http://1.example/",
+            "http://0x.example/",
+            "http://a1/",
+        ),
     ],
 )
 def test_a_server_is_named(url: str) -> None:
