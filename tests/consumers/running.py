@@ -123,8 +123,6 @@ class Broker:
             "listeners": f"PLAINTEXT://127.0.0.1:{reserved_ports(1)[0]}",
             "log.dirs": str(directory / "log"),
             "group.initial.rebalance.delay.ms": "0",
-            # What retention would take from a test within minutes is gone at once.
-            "log.retention.check.interval.ms": "500",
             **(settings or {}),
         }
         self.address = ""

@@ -27,8 +27,6 @@ class BrokerProcess:
             "auto.create.topics.enable": "false",
             "log.flush.interval.messages": "1",
             "group.initial.rebalance.delay.ms": "0",
-            # What retention would take from a test within minutes is gone at once.
-            "log.retention.check.interval.ms": "500",
             "group.consumer.heartbeat.interval.ms": "500",
         } | {name.replace("_", "."): value for name, value in properties.items()}
         self.bootstrap_servers = ""

@@ -118,7 +118,7 @@ def start_broker(folder: Path, port: int | None = None) -> tuple[Running, str]:
     config = folder / "broker.properties"
     config.write_text(
         f"node.id=0\nlisteners=PLAINTEXT://127.0.0.1:{port}\nlog.dirs={folder}/logs\n"
-        "log.cleaner.backoff.ms=1000\nlog.retention.check.interval.ms=500\n"
+        "log.cleaner.backoff.ms=1000\n"
     )
     broker = Running("broker", "--config", str(config))
     address = re.search(r"127\.0\.0\.1:\d+", broker.await_line("serves", timeout_s=30))

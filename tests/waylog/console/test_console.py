@@ -169,7 +169,7 @@ def test_a_setting_goes_back_to_its_default(terminal: Terminal, topic: str) -> N
 
 def test_records_are_copied_with_everything_they_have(terminal: Terminal, topic: str) -> None:
     copy = f"{topic}-copy"
-    terminal.run("topics", "create", copy)
+    terminal.run("topics", "create", copy, "--config", "retention.ms=-1")
     words = ("--key", "k", "--header", "a=1", "--timestamp", "2020-01-01", "--null", "-")
     terminal.run("produce", topic, *words, stdin='{"lat":1}\ntext\n-\n')
     lines = terminal.run("consume", topic, "--from", "beginning", "--exit", "--json")
