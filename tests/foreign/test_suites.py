@@ -93,9 +93,6 @@ _RACKS: Final = {
     "replica_selector_class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 }
 
-#: Five minutes, as on Apache Kafka: some of these tests date their records to 1970.
-_RETENTION: Final = "log.retention.check.interval.ms"
-
 
 @contextmanager
 def _apache_kafka(brokers: int, settings: dict[str, str]) -> Iterator[str]:
@@ -113,7 +110,6 @@ def _waylog(folder: Path, brokers: int, settings: dict[str, str]) -> Iterator[st
     if brokers > 1:
         cluster = ClusterProcesses(folder, nodes=NODES, **settings | _RACKS)
         for node, broker in cluster.brokers.items():
-            del broker.properties[_RETENTION]
             broker.properties["broker.rack"] = f"RACK{node}"
             port = cluster.ports[node]
             broker.properties["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{port}"
@@ -125,7 +121,6 @@ def _waylog(folder: Path, brokers: int, settings: dict[str, str]) -> Iterator[st
     broker = BrokerProcess(folder, **settings, advertised_listeners="PLAINTEXT://127.0.0.1:0")
     # Like the brokers that these suites know: without fdatasync for each append.
     del broker.properties["log.flush.interval.messages"]
-    del broker.properties[_RETENTION]
     try:
         yield broker.start()
     finally:
