@@ -110,23 +110,16 @@ class Reader:
         return Extent(len(np.unique(np.concatenate(found))), others)
 
     def _battery(self, question: Question) -> list[BatteryLevel]:
-        from waylog.history.history_reader import HistoryUnreadable, period_bounds_ms
+        from waylog.history.history_reader import HistoryUnreadable
 
         history = self._opened()
         assert history is not None  # else nothing is asked
-        device, from_ms, to_ms = question.device, question.from_ms, question.to_ms
-        all_times, all_levels = [np.empty(0, np.int64)], [np.empty(0, np.float64)]
+        from_ms, to_ms = question.from_ms, question.to_ms
         try:
-            for period in history.periods():
-                start, stop = period_bounds_ms(period)
-                if start <= to_ms and stop > from_ms:
-                    times, levels = history.measured(period, device, from_ms, to_ms, "battery")
-                    all_times.append(times)
-                    all_levels.append(levels)
+            times, levels = history.measured(question.device, from_ms, to_ms, "battery")
         except (HistoryUnreadable, OSError) as error:
             raise AnswerUnavailable(str(error)) from error
-        times, first = np.unique(np.concatenate(all_times), return_index=True)
-        return thinned(times, np.concatenate(all_levels)[first], from_ms, to_ms)
+        return thinned(times, levels, from_ms, to_ms)
 
     def _from_history(self, question: Question) -> Points:
         return self.points(question, question.from_ms, question.to_ms, question.limit)

@@ -350,27 +350,25 @@ class HistoryReader:
         return np.unique(np.concatenate([empty, *(rows["time"].to_numpy() for rows in found)]))
 
     def measured(
-        self, period: str, device: str, from_ms: int, to_ms: int, name: str
+        self, device: str, from_ms: int, to_ms: int, name: str
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return the times of a device's fixes in a period that have a value, and the values.
+        """Return the times of a device's fixes that have a value, and the values.
 
         `name` is a column of numbers. Times ascend, each is there once. Raises HistoryUnreadable.
         """
         import numpy as np
 
-        found = self._track_of(period, device, from_ms, to_ms, ("time", name))
-        times = np.concatenate(
-            [np.empty(0, np.int64), *(rows["time"].to_numpy() for rows in found)]
-        )
-        values = np.concatenate(
-            [
-                np.empty(0, np.float64),
-                *(rows[name].to_numpy(zero_copy_only=False).astype(np.float64) for rows in found),
-            ]
-        )
-        known = ~np.isnan(values)
-        times, first = np.unique(times[known], return_index=True)
-        return times, values[known][first]
+        times, values = [np.empty(0, np.int64)], [np.empty(0, np.float64)]
+        for period in self.periods():
+            start, stop = period_bounds_ms(period)
+            if start <= to_ms and stop > from_ms:
+                for rows in self._track_of(period, device, from_ms, to_ms, ("time", name)):
+                    times.append(rows["time"].to_numpy())
+                    values.append(rows[name].to_numpy(zero_copy_only=False).astype(np.float64))
+        found = np.concatenate(values)
+        known = ~np.isnan(found)
+        each_once, first = np.unique(np.concatenate(times)[known], return_index=True)
+        return each_once, found[known][first]
 
     def _track_of(
         self,
