@@ -114,6 +114,14 @@ async def installed(page: Page) -> None:
     await page.evaluate("async () => { await navigator.serviceWorker.ready; }")
 
 
+async def eve_sees_nothing_of_demo(page: Page) -> None:
+    """Wait until the page is eve's; nothing of the user before may be shown, or kept."""
+    await until(page, "() => globalThis.waylog?.app.session?.user", lambda user: user == "eve")
+    await expect(page.locator("[role=listitem]")).to_have_count(0)
+    state = await until(page, KEPT, lambda state: state is None or state["user"] == "eve")
+    assert state is None or state["rows"] == []
+
+
 async def with_kept_state(page: Page, gateway: Restarting) -> None:
     """Open the page, and wait until everything is kept."""
     await opened(page, gateway)
@@ -261,10 +269,7 @@ async def test_another_user_finds_nothing_of_the_one_before(
         gateway.played.session |= {"user": "eve"}
         gateway.played.rows.clear()
         await gateway.start()
-        await until(page, "() => globalThis.waylog?.app.session?.user", lambda user: user == "eve")
-        await expect(page.locator("[role=listitem]")).to_have_count(0)
-        state = await until(page, KEPT, lambda state: state is None or state["user"] == "eve")
-        assert state is None or state["rows"] == []
+        await eve_sees_nothing_of_demo(page)
 
 
 async def test_another_user_of_the_browser_deletes_what_the_one_before_left(
@@ -321,10 +326,7 @@ async def test_another_user_who_signs_in_beside_ends_the_one_before_in_all_tabs(
         gateway.played.session |= {"user": "eve"}
         gateway.played.rows.clear()
         await opened(beside, gateway)
-        await until(page, "() => globalThis.waylog?.app.session?.user", lambda user: user == "eve")
-        await expect(page.locator("[role=listitem]")).to_have_count(0)
-        state = await until(page, KEPT, lambda state: state is None or state["user"] == "eve")
-        assert state is None or state["rows"] == []
+        await eve_sees_nothing_of_demo(page)
 
 
 async def test_a_stream_that_comes_back_as_another_user_ends_the_one_before(
@@ -338,10 +340,7 @@ async def test_a_stream_that_comes_back_as_another_user_ends_the_one_before(
         gateway.played.session |= {"user": "eve"}
         gateway.played.rows.clear()
         await gateway.played.drop_viewers()
-        await until(page, "() => globalThis.waylog?.app.session?.user", lambda user: user == "eve")
-        await expect(page.locator("[role=listitem]")).to_have_count(0)
-        state = await until(page, KEPT, lambda state: state is None or state["user"] == "eve")
-        assert state is None or state["rows"] == []
+        await eve_sees_nothing_of_demo(page)
 
 
 @pytest.mark.parametrize(
