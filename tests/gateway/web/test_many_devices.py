@@ -10,6 +10,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from gateway.viewers.areas import Area
+from tests.gateway.mqtt.in_memory import eventually
 from tests.gateway.viewers.area_client import AreaClient
 from tests.gateway.viewers.test_areas import Page as Viewing
 from tests.gateway.viewers.town import Town
@@ -115,6 +116,19 @@ async def test_many_devices_are_counts_that_split_into_points(
     )
     assert wrong == []
     assert await page.evaluate("waylog.view.trails.count") >= 1
+    assert visit.complaints == []
+
+
+async def test_many_devices_are_counted_in_a_view_that_is_opened_later(
+    visit: Visit, played: FakeGateway
+) -> None:
+    played.town = town_of(3_000)
+    page = visit.page
+    await visit.open(played.url + "#4/47.2/9.5&view=diary")
+    await eventually(lambda: bool(played.lookers))
+    await page.get_by_role("link", name="Live").click()
+    await expect(page.locator("device-list")).to_contain_text("3,002 devices")
+    await expect(page.locator(".cluster:visible").first).to_be_visible()
     assert visit.complaints == []
 
 

@@ -73,6 +73,8 @@ class LiveView {
     this.listenToElements();
     this.listenToMap();
     this.listenToArea();
+    // This view may be loaded after the map by area has begun.
+    if (app.area.active) this.areaChanged();
     setInterval(() => this.refreshDetails(), DETAILS_MS);
     setInterval(() => this.tick(), 250);
     this.pollPipeline();
