@@ -4,10 +4,13 @@
 An address consists of a head of at most four members (the object's own name, house number, street,
 place) and a tail that many objects share. The index holds the tail as JSON already. The JSON has
 the same content as `display_name` and `address` of a `Place`, in the same order.
+
+Of a town all members but the distance stay the same, so that they are serialised once.
 """
 
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
+from libc.math cimport rint
 from libc.stdint cimport int32_t, int64_t
 from libc.stdio cimport snprintf
 from libc.string cimport memcmp, memcpy
@@ -29,6 +32,8 @@ cdef enum:
     FLAG_IN_TAIL = 4 << 16
     HEAD_MAX = 4
     NUMBER_BYTES = 16
+    DISTANCE_KEY_BYTES = 12
+    TENTHS_BYTES = 24
 
 
 cdef struct Text:
@@ -251,6 +256,78 @@ cdef class AddressWriter:
         self._buffer = larger
         self._size = 2 * (self._used + more)
         return 0
+
+
+cdef class TownWriter:
+    """A writer of answers of the world's layer. Not safe for use by several threads at a time."""
+
+    cdef dict _members
+    cdef Py_ssize_t _most
+
+    def __cinit__(self, Py_ssize_t most):
+        """Keep the members of up to `most` towns."""
+        self._members = {}
+        self._most = most
+
+    def keep(self, int32_t town, bytes members not None):
+        """Keep what `write` writes for a town before the distance."""
+        if len(self._members) >= self._most:
+            self._members.clear()
+        self._members[town] = members
+
+    def write(
+        self, const int32_t[::1] towns not None, const float[::1] metres not None, double farthest,
+    ):
+        """Return the members of each answer, and the positions of those that are None.
+
+        An answer is None if its town is -1 or farther away than `farthest` metres, at most a million
+        kilometres, or if nothing is kept for the town. Raises IndexError when the lengths differ.
+        """
+        cdef Py_ssize_t i, size, count = towns.shape[0]
+        cdef list written = [], missing = []
+        cdef char digits[TENTHS_BYTES]
+        cdef char* start
+        cdef int length
+        cdef bytes answer
+        if metres.shape[0] != count:
+            raise IndexError("columns of different lengths")
+        for i in range(count):
+            members = None
+            if towns[i] >= 0 and 0 <= metres[i] <= min(farthest, 1e9):
+                members = self._members.get(towns[i])
+            if members is None:
+                written.append(None)
+                missing.append(i)
+                continue
+            length = write_tenths(digits, metres[i])
+            size = PyBytes_GET_SIZE(members)
+            answer = PyBytes_FromStringAndSize(NULL, size + DISTANCE_KEY_BYTES + length)
+            start = PyBytes_AS_STRING(answer)
+            memcpy(start, PyBytes_AS_STRING(members), size)
+            memcpy(start + size, b',"distance":', DISTANCE_KEY_BYTES)
+            memcpy(start + size + DISTANCE_KEY_BYTES, digits + TENTHS_BYTES - length, length)
+            written.append(answer)
+        return written, missing
+
+
+cdef inline int write_tenths(char* digits, float value) noexcept nogil:
+    """Write a number as "%.1f" does to the end of TENTHS_BYTES bytes; return how many it took.
+
+    `printf` takes longer than all the rest of an answer. The tenfold of a float is a double without
+    rounding, and ties go to the even digit as they do there.
+    """
+    cdef int64_t left = <int64_t>rint(<double>value * 10.0)
+    cdef int at = TENTHS_BYTES - 1
+    digits[at] = 48 + <char>(left % 10)
+    digits[at - 1] = 46
+    at -= 1
+    left //= 10
+    while True:
+        at -= 1
+        digits[at] = 48 + <char>(left % 10)
+        left //= 10
+        if left == 0:
+            return TENTHS_BYTES - at
 
 
 cdef inline Text literal(const char* start, int64_t length) noexcept:

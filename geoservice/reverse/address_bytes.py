@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from geoservice.index.address_json import AddressWriter
+from geoservice.index.address_json import AddressWriter, TownWriter
 from geoservice.index.world_layer import doubles
 from geoservice.reverse.geocoder import TOWN_DISTANCE_M_MAX, Geocoder, ReverseResult
 
@@ -29,7 +29,7 @@ class AddressBytes:
         index = geocoder.index.streets
         self._writer = None if index is None else AddressWriter(index)
         self._of_places: dict[int, bytes] = {}
-        self._of_towns: dict[int, bytes] = {}
+        self._towns = TownWriter(_PLACES_MAX)
 
     def batch(self, lats: Sequence[float], lons: Sequence[float]) -> list[bytes]:
         """Return the members of each point; raises ValueError if one is not a point on earth."""
@@ -50,21 +50,15 @@ class AddressBytes:
         return written  # type: ignore[return-value]
 
     def _of_world(self, lats: Sequence[float], lons: Sequence[float]) -> list[bytes]:
-        """Serialise each town once: all members but the distance depend on the town alone."""
         towns, _, metres = self.geocoder.index.world.reverse_batch(lats, lons)
-        known = self._of_towns
-        written: list[bytes] = []
-        for town, far, lat, lon in zip(towns, metres, lats, lons, strict=True):
-            if town < 0 or far > TOWN_DISTANCE_M_MAX:
-                written.append(members_of(self.geocoder.reverse(lat, lon)))
-                continue
-            members = known.get(town)
-            if members is None:
-                if len(known) >= _PLACES_MAX:
-                    known.clear()
-                members = known[town] = _without_distance(self.geocoder.reverse(lat, lon))
-            written.append(b'%b,"distance":%.1f' % (members, far))
-        return written
+        written, missing = self._towns.write(towns, metres, TOWN_DISTANCE_M_MAX)
+        for place in missing:
+            result = self.geocoder.reverse(lats[place], lons[place])
+            members = _without_distance(result)
+            if result.distance is not None:
+                self._towns.keep(towns[place], members)
+            written[place] = _with_distance(members, result.distance)
+        return written  # type: ignore[return-value]
 
     def of_result(self, result: ReverseResult) -> bytes:
         """Return the members of a result, from the cache if it is a town."""

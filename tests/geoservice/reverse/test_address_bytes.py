@@ -9,8 +9,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from geoservice.index.address_json import AddressWriter
+from geoservice.index.address_json import AddressWriter, TownWriter
 from geoservice.reverse.address_bytes import AddressBytes, members_of
 from geoservice.reverse.geocoder import Geocoder, ReverseResult
 from tests.geoservice.small_extract import write_extract
@@ -116,3 +118,28 @@ def test_what_is_no_point_is_refused(streets: Geocoder, geocoder: Geocoder) -> N
         for lat, lon in ((float("nan"), 0.0), (91.0, 0.0), (0.0, float("inf"))):
             with pytest.raises(ValueError):
                 AddressBytes(each).batch(array("d", [lat]), array("d", [lon]))
+
+
+@given(st.lists(st.floats(0.0, 100_000.0, width=32) | st.integers(0, 400_000).map(lambda n: n / 4)))
+def test_distances_of_towns_are_written_as_printf_writes_them(metres: list[float]) -> None:
+    writer = TownWriter(10)
+    writer.keep(7, b"members")
+    written, missing = writer.write(array("i", [7] * len(metres)), array("f", metres), 100_000.0)
+    assert written == [b'members,"distance":%.1f' % far for far in metres]
+    assert not missing
+
+
+def test_towns_that_cannot_be_written_are_named() -> None:
+    writer = TownWriter(1)
+    writer.keep(7, b"members")
+    columns = array("i", [7, -1, 7, 8, 7]), array("f", [1.0, 1.0, 2_000.0, 1.0, float("nan")])
+    written, missing = writer.write(*columns, 1_000.0)
+    assert written == [b'members,"distance":1.0', None, None, None, None]
+    assert missing == [1, 2, 3, 4]
+    writer.keep(8, b"others")
+    assert writer.write(array("i", [7, 8]), array("f", [0.25, 0.75]), 1_000.0) == (
+        [None, b'others,"distance":0.8'],
+        [0],
+    )
+    with pytest.raises(IndexError, match="different lengths"):
+        writer.write(array("i", [7]), array("f"), 1_000.0)
