@@ -18,6 +18,7 @@ CREATE TABLE IF NOT EXISTS friend_requests (
     asker TEXT NOT NULL REFERENCES users (name),
     created INTEGER NOT NULL,
     declined INTEGER,
+    taken_back INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (user, asker)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS friend_requests_of_asker ON friend_requests (asker);
@@ -39,7 +40,7 @@ RECEIVED_MAX: Final = 100
 #: Users whom one user may block.
 BLOCKED_MAX: Final = 1_000
 
-_OPEN: Final = "r.declined IS NULL AND r.created > :now - :open_ms"
+_OPEN: Final = "r.declined IS NULL AND NOT r.taken_back AND r.created > :now - :open_ms"
 _HEARD: Final = (
     "NOT EXISTS (SELECT 1 FROM friend_blocks b WHERE b.user = r.user AND b.blocked = r.asker)"
 )
@@ -77,10 +78,12 @@ class FriendRequests:
         self._connection = connection
         self._lock = lock
 
-    def ask(self, user: str, asker: str, now: int | None = None) -> None:
-        """Ask `user` on behalf of `asker`; a request that is open already stays as it is.
+    def ask(self, user: str, asker: str, now: int | None = None) -> bool:
+        """Ask `user` on behalf of `asker`; return whether that is news to `user`.
 
-        Raises TooManyRequests, Declined, and sqlite3.IntegrityError for unknown users.
+        A request that is open already stays as it is; one that was taken back is open again, and as
+        old as it was: nobody is told of it twice. Raises TooManyRequests, Declined, and
+        sqlite3.IntegrityError for unknown users.
         """
         now = _now_ms() if now is None else now
         names = {"user": user, "asker": asker, "now": now, "open_ms": OPEN_MS}
@@ -92,13 +95,17 @@ class FriendRequests:
                 names | {"declined_ms": DECLINED_MS},
             )
             row = self._connection.execute(
-                "SELECT declined FROM friend_requests WHERE user = :user AND asker = :asker", names
+                "SELECT declined, taken_back FROM friend_requests "
+                "WHERE user = :user AND asker = :asker",
+                names,
             ).fetchone()
+            is_new = row is None
             if row is not None:
-                (declined,) = row
-                if declined is None:
-                    return
-                if declined > now - DECLINED_MS:
+                declined, taken_back = row
+                is_new = declined is not None
+                if not is_new and not taken_back:
+                    return False
+                if is_new and declined > now - DECLINED_MS:
                     raise Declined(declined + DECLINED_MS)
             if self._count("r.asker = :asker", names) >= SENT_MAX:
                 raise TooManyRequests(f"you have {SENT_MAX} open requests: take some back")
@@ -106,9 +113,14 @@ class FriendRequests:
                 raise TooManyRequests("too many users ask this one at the moment")
             self._connection.execute(
                 "INSERT INTO friend_requests (user, asker, created) VALUES (:user, :asker, :now) "
-                "ON CONFLICT (user, asker) DO UPDATE SET created = :now, declined = NULL",
+                "ON CONFLICT (user, asker) DO UPDATE SET taken_back = 0, declined = NULL, "
+                "created = CASE WHEN declined IS NULL THEN created ELSE :now END",
                 names,
             )
+            blocked = self._connection.execute(
+                "SELECT 1 FROM friend_blocks WHERE user = :user AND blocked = :asker", names
+            ).fetchone()
+            return blocked is None and is_new
 
     def _count(self, condition: str, names: dict[str, str | int]) -> int:
         return int(
@@ -139,7 +151,8 @@ class FriendRequests:
         """End an open request of `asker`; one that was declined stays declined."""
         with self._lock:
             self._connection.execute(
-                "DELETE FROM friend_requests WHERE user = ? AND asker = ? AND declined IS NULL",
+                "UPDATE friend_requests SET taken_back = 1 "
+                "WHERE user = ? AND asker = ? AND declined IS NULL",
                 (user, asker),
             )
 

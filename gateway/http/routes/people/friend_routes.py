@@ -204,7 +204,7 @@ class FriendRoutes:
         if identity.user in await asyncio.to_thread(users.rights.friends_of, user):
             raise Refused(409, "you see the devices of this user already")
         try:
-            await asyncio.to_thread(users.friend_requests.ask, user, identity.user)
+            is_news = await asyncio.to_thread(users.friend_requests.ask, user, identity.user)
         except Declined as error:
             wait_s = max(1, (error.until - now_ms()) // 1000)
             raise Refused(
@@ -212,6 +212,10 @@ class FriendRoutes:
             ) from error
         except TooManyRequests as error:
             raise Refused(403, str(error)) from error
+        push = self._services.web_push
+        if is_news and push is not None:
+            message = {"type": "friend_request", "user": identity.user, "time": now_ms()}
+            push.notify(user, message, f"friend_request\0{identity.user}")
         return web.Response(status=204)
 
     async def _take_back(self, request: web.Request) -> web.Response:
