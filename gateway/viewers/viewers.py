@@ -89,11 +89,12 @@ class Viewer:
         positions: Cursor,
         identity: Identity,
         feeds: Callable[[Identity], Iterable[Feed]],
-        telling: FriendEventFilter,
+        telling: FriendEventFilter | None = None,
     ) -> None:
         """`feeds` returns the feeds that somebody may watch now.
 
-        `telling` makes what this viewer is told by other terms than those of most friends.
+        `telling` makes what this viewer is told by other terms than those of most friends; None:
+        it is told nothing by such terms.
         """
         self.wanted = wanted
         #: The viewer's identity with its current rights, updated by `Viewers.rights_changed`.
@@ -214,7 +215,7 @@ class Viewer:
             told, told_ms = live.told, live.told_ms
             terms = terms_of(identity, owner)
             if identity.share is not None or terms != FRIENDS:
-                made = self._telling.event(event, terms)
+                made = None if self._telling is None else self._telling.event(event, terms)
                 told = made and LiveEvent(made.what, live.number, live.cursor)
                 told_ms = made.time if made is not None else 0
             if told is None or told_ms < (friends_since(identity, owner) or 0):
