@@ -74,7 +74,7 @@ export class FriendPanel extends HTMLElement {
   shownCard(friend) {
     const { user } = friend;
     const card = this.card(user, factsOf(friend), [
-      [t("friends.change"), () => this.choose(card, t("friends.change"), new TermsFields(friend), user)],
+      [t("friends.change"), () => this.choose(card, t("account.save"), new TermsFields(friend), user)],
       [t("friends.end"), () => this.change(() => api.hideFrom(user), `${t("friends.end")}: ${user}`), true],
     ]);
     return card;
