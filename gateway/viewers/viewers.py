@@ -215,9 +215,9 @@ class Viewer:
             told, told_ms = live.told, live.told_ms
             terms = terms_of(identity, owner)
             if identity.share is not None or terms != FRIENDS:
-                made = None if self._telling is None else self._telling.event(event, terms)
-                told = made and LiveEvent(made.what, live.number, live.cursor)
-                told_ms = made.time if made is not None else 0
+                told, told_ms = (
+                    (None, 0) if self._telling is None else live.told_by(self._telling, terms)
+                )
             if told is None or told_ms < (friends_since(identity, owner) or 0):
                 return None
             live = told
