@@ -47,7 +47,8 @@ def visibility_of(identity: Identity, device: str) -> Visibility:
     """Return what an identity may see of a device (`user/device`) now.
 
     A token of one device gives access to that device, and to current positions of friends (see
-    `may_look_back`); the link of a live share to the share's devices.
+    `may_look_back`); the link of a live share to the share's devices. The answer may change from
+    TOLD to NOTHING by itself, so what is unfiltered is for EVERYTHING, never for "not TOLD".
     """
     share = identity.share
     if share is not None:

@@ -232,7 +232,8 @@ class Viewer:
         for event in events:
             if not self._wants(event) or not may_look_back(identity, event.device):
                 continue
-            if visibility_of(identity, event.device) is Visibility.TOLD:
+            # A friendship may end by itself between two looks: only who sees all gets it as it is.
+            if visibility_of(identity, event.device) is not Visibility.EVERYTHING:
                 owner = event.device.partition("/")[0]
                 told = telling.event(event, terms_of(identity, owner))
                 if told is None or told.time < (friends_since(identity, owner) or 0):

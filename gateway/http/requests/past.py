@@ -70,9 +70,9 @@ async def past_of(request: web.Request) -> Past:
     if not may_look_back(identity, device):
         raise Refused(403, "the token of a device shows where friends are, not where they were")
     owner = device.partition("/")[0]
-    since = None
-    if visibility_of(identity, device) is Visibility.TOLD:
-        since = friends_since(identity, owner) or 0
+    # A friendship may have ended by itself a moment ago: only who sees everything is told all.
+    sees_all = visibility_of(identity, device) is Visibility.EVERYTHING
+    since = None if sees_all else friends_since(identity, owner) or 0
     from_ms = time_of(request, "from", -LATEST_MS)
     to_ms = time_of(request, "to", LATEST_MS)
     if since is not None:

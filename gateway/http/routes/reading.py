@@ -172,11 +172,11 @@ def _unknown(reason: str, services: Services) -> Exception:
 async def _address(request: web.Request) -> web.Response:
     device, identity = await allowed_device(request)
     services = request.app[SERVICES]
-    if visibility_of(identity, device) is Visibility.TOLD:
+    if visibility_of(identity, device) is Visibility.EVERYTHING:
+        value = services.address_view.newest_raw(device)
+    else:
         told = newest_of(device, identity, services).address
         value = None if told is None else encode(told)
-    else:
-        value = services.address_view.newest_raw(device)
     if value is None:
         raise _unknown("no address of this device is known", services)
     return raw_json_answer(value)
