@@ -86,6 +86,7 @@ class FriendRequests:
         sqlite3.IntegrityError for unknown users.
         """
         now = _now_ms() if now is None else now
+        names: dict[str, str | int]
         names = {"user": user, "asker": asker, "now": now, "open_ms": OPEN_MS}
         with self._lock, self._connection:
             self._connection.execute("BEGIN IMMEDIATE")

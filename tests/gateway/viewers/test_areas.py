@@ -417,6 +417,7 @@ def test_a_friend_who_sees_squares_sees_their_middles_and_others_see_positions()
     exact, square = Page(town, BOB).look(WORLD, 1), Page(town, coarse(5_000)).look(WORLD, 1)
     square.look(WORLD, 1, ["ada/phone"])
     town.tick()
+    assert exact.points == square.points == {"ada/phone"}
     assert exact.client.points is not None and square.client.points is not None
     seen, told = exact.client.points["ada/phone"], square.client.points["ada/phone"]
     grid = town.filter.grid_for("ada", Terms(cell_m=5_000))
@@ -438,6 +439,7 @@ def test_changed_terms_and_a_friendship_that_is_over_change_the_picture() -> Non
     town.fix("ada/phone", 47.2, 9.5)
     bob = Page(town, BOB).look(WORLD, 1)
     town.tick()
+    assert bob.points == {"ada/phone"}
     assert bob.client.points is not None
     assert bob.client.points["ada/phone"].lat == 47.2
     bob.viewer.identity = coarse(5_000)

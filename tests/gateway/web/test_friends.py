@@ -48,6 +48,8 @@ async def test_a_user_asks_and_the_other_one_chooses_what_is_shown(
     browser: Browser, gateway: Gateway
 ) -> None:
     gina, hugo = add(gateway, "gina"), add(gateway, "hugo")
+    await send(gateway, gina, "phone", 47.14, 9.52)
+    await known(gateway, gina, "phone")
     async with (
         opened(browser) as one,
         opened(browser, viewport={"width": 390, "height": 844}) as two,
@@ -79,8 +81,8 @@ async def test_a_user_asks_and_the_other_one_chooses_what_is_shown(
         await accept.press("Enter")
         await expect(accept).to_have_attribute("aria-expanded", "true")
         card = phone.locator("friend-panel .cards li", has_text="hugo")
-        await expect(card.get_by_label("Precision")).to_be_focused()
-        await card.get_by_label("Precision").select_option("town")
+        await expect(card.get_by_label("How exactly")).to_be_focused()
+        await card.get_by_label("How exactly").select_option("town")
         await card.get_by_label("Ends").select_option("hour")
         await self_check(phone)
         assert await phone.evaluate("document.documentElement.scrollWidth <= innerWidth")
@@ -93,8 +95,8 @@ async def test_a_user_asks_and_the_other_one_chooses_what_is_shown(
         assert 0 < shown.until - now_ms() <= HOUR_MS
         # Another precision: the end stays.
         await phone.get_by_role("button", name="Change: hugo").click()
-        await expect(card.get_by_label("Precision")).to_have_value("town")
-        await card.get_by_label("Precision").select_option("500")
+        await expect(card.get_by_label("How exactly")).to_have_value("town")
+        await card.get_by_label("How exactly").select_option("500")
         await card.get_by_role("button", name="Save: hugo").click()
         await expect(card).to_contain_text("About 500")
         changed = gateway.users.rights.friendships(("gina",))["gina", "hugo"]
@@ -103,7 +105,7 @@ async def test_a_user_asks_and_the_other_one_chooses_what_is_shown(
         # On a date, without hugo's request in the way any more.
         await phone.get_by_role("button", name="Change: hugo").click()
         await card.get_by_label("Ends").select_option("day")
-        await card.get_by_label("Last day").fill("2099-12-31")
+        await card.get_by_label("Last day").fill("2099-12-30")
         await card.get_by_role("button", name="Save: hugo").click()
         await expect(card).to_contain_text("2099")
         assert asked.complaints == []
@@ -149,12 +151,13 @@ async def test_friends_are_persons_that_are_followed_on_the_map(
     rights.befriend(coarse.name, viewer.name, precision="town", until=now_ms() + HOUR_MS)
     rights.befriend(silent.name, viewer.name)
     await send(gateway, exact, "old", 46.0, 8.0, time=now_ms())
-    await send(gateway, exact, "phone", 47.14, 9.52, battery=15, time=now_ms() + 5)
-    await send(gateway, coarse, "phone", 47.512345, 9.912345, battery=80)
+    sent = now_ms() + 5
+    await send(gateway, exact, "phone", 47.14, 9.52, battery=15, time=sent)
+    await send(gateway, coarse, "phone", 47.512345, 9.912345, battery=80, time=sent)
     for user, at in ((exact, (47.14, 9.52)), (coarse, (47.512345, 9.912345))):
         await known(gateway, user, "phone")
         parts = {"road": "Seeweg", "house_number": "3", "town": "Lindau", "country": "Germany"}
-        made = address(f"{user.name}/phone", now_ms() + 6, lat=at[0], lon=at[1], address=parts)
+        made = address(f"{user.name}/phone", sent, lat=at[0], lon=at[1], address=parts)
         made.display_name = "Seeweg 3, Lindau, Germany"
         gateway.publish(made)
     async with opened(

@@ -79,7 +79,7 @@ export class PersonList extends HTMLElement {
   /** @param {App} app */
   async lookUp(app) {
     const found = await Promise.all(this.friends.slice(0, LOOKED_UP_MAX).map(({ user }) => (
-      api.devicesNamed(`${user}/`, DEVICES_MAX).then((rows) => rows.filter((row) => row.user === user)).catch(() => []))));
+      api.devicesNamed(`${user}/`, DEVICES_MAX).then((rows) => rows.filter((row) => row.device.startsWith(`${user}/`))).catch(() => []))));
     const rows = found.flat();
     for (const row of rows) app.store.applyRow(row);
     this.devices = rows.map((row) => row.device);
@@ -132,15 +132,14 @@ function fill(row, friend, record, now) {
   row.button.setAttribute("aria-disabled", String(!record));
   const terms = precisionText(friend);
   setText(row.terms, [terms, friend.until ? t("share.until", { time: moment(friend.until) }) : ""].filter(Boolean).join(" · "));
+  const age = record ? (now - record.time) / 1000 : Infinity;
+  row.mark.className = `mark ${ageClass(age)}`;
   if (!record) {
-    row.mark.className = "mark quiet";
     setText(row.place, t("persons.nowhere"));
     setText(row.age, "");
     setText(row.battery, "");
     return;
   }
-  const age = (now - record.time) / 1000;
-  row.mark.className = `mark ${ageClass(age)}`;
   setText(row.place, record.address ? record.lines.filter(Boolean).join(", ") : coordinates(record.lat, record.lon));
   setText(row.age, agePhrase(age));
   row.age.title = moment(record.time);

@@ -123,7 +123,8 @@ export class FriendPanel extends HTMLElement {
   card(user, facts, actions) {
     return make("li", {}, make("div", {}, make("h3", { text: user }), make("p", { text: facts.filter(Boolean).join(" · ") })),
       make("div", { className: "actions" }, ...actions.map(([verb, does, danger]) => {
-        const button = make("button", { type: "button", className: danger ? "plain danger" : "plain", text: verb, "aria-label": `${verb}: ${user}` });
+        const button = make("button", { type: "button", className: "plain", text: verb, "aria-label": `${verb}: ${user}` });
+        button.classList.toggle("danger", Boolean(danger));
         button.addEventListener("click", does);
         return button;
       })));

@@ -36,7 +36,7 @@ export class TermsFields {
   day = make("input", { type: "date", name: "day" });
   dayLabel = make("label", { hidden: true }, make("span", { text: t("friends.last_day") }), this.day);
   elements = [
-    make("label", {}, make("span", { text: t("share.precision") }), this.precision),
+    make("label", {}, make("span", { text: t("friends.precision") }), this.precision),
     make("label", {}, make("span", { text: t("friends.ends") }), this.end), this.dayLabel];
 
   /** @param {Friend} [friend] whom devices are shown to already */

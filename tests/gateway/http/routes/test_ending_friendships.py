@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,14 +45,12 @@ async def test_no_answer_is_unfiltered_whenever_the_friendship_ends(
     async with parts(tmp_path, open_mode=False) as services, http_session() as session:
         tokens = {name: services.users.add(name) for name in ("ada", "eve")}
         services.users.rights.befriend("ada", "eve", 0, precision="town", until=until)
-        where = {"lat": AT[0], "lon": AT[1]}
-        found = {
-            services.location_view: fix(time=now, received=now, **where),
-            services.address_view: address(time=now, **where),
-        }
-        for view, record in found.items():
-            view.on_records([StoredRecord(b"ada/phone", encode(record))])
-            view.on_caught_up()
+        where: dict[str, Any] = {"lat": AT[0], "lon": AT[1]}
+        position, named = fix(time=now, received=now, **where), address(time=now, **where)
+        services.location_view.on_records([StoredRecord(b"ada/phone", encode(position))])
+        services.address_view.on_records([StoredRecord(b"ada/phone", encode(named))])
+        services.location_view.on_caught_up()
+        services.address_view.on_caught_up()
         await services.places.refresh()
         server = await start_http(Endpoint("127.0.0.1", 0), services, "test")
 
@@ -65,6 +64,8 @@ async def test_no_answer_is_unfiltered_whenever_the_friendship_ends(
         try:
             for path in PATHS[:4]:
                 assert b"47.5123" in (await ask("ada", path))[1], path
+                # What the rights are is known from now on, and has an end.
+                assert (await ask("eve", path))[0] == 200, path
             for path in PATHS:
                 statuses = set()
                 for looks in range(12):

@@ -501,15 +501,16 @@ def test_a_message_that_friends_cannot_be_told_of_is_told_to_its_owner_only(
 
 def test_a_friend_gets_messages_by_the_terms_of_the_friendship(store: UserStore) -> None:
     store.add("cyd")
-    store.rights.befriend("ada", "bob", precision="town")
-    store.rights.befriend("ada", "cyd")
+    store.rights.befriend("ada", "bob", since=0, precision="town")
+    store.rights.befriend("ada", "cyd", since=0)
     server = Server(store, Log(), "a")
     bob, _ = server.client("bob")
     cyd, _ = server.client("cyd")
     for client in (bob, cyd):
         client.subscribe("owntracks/+/+")
-    server.publish(47.0, retain=True, vel=30, batt=50)
-    server.publish(47.00001, retain=True)
+    clock_s = int(time.time()) - 60
+    server.publish(47.0, retain=True, vel=30, batt=50, tst=clock_s)
+    server.publish(47.00001, retain=True, tst=clock_s)
     [square] = lats(bob.received())
     assert lats(cyd.received()) == [47.0, 47.00001]
     assert 0 < abs(square - 47.0) < 0.03
