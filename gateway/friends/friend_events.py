@@ -16,7 +16,7 @@ import msgspec
 from gateway.formats import Context, owntracks, positions
 from gateway.friends.friend_filter import HOME_MS, FriendFilter, is_number, told_at
 from gateway.shares.share import FRIENDS, Terms
-from gateway.users.cards import card, location
+from gateway.users.cards import card, location, tid_of
 from gateway.views.view import ViewEvent
 from waylog.kafka.topics import ADDRESS, LOCATION
 from waylog.malformed import MALFORMED
@@ -37,8 +37,18 @@ class FilteredEvent(NamedTuple, Generic[_What]):
 
 
 _ToldBytes = FilteredEvent[bytes] | None
-#: Takes the device's name, the payload, whether it is retained, and the time in ms.
-_Make = Callable[[str, bytes, bool, int], _ToldBytes]
+
+
+class _Asked(NamedTuple):
+    """How a message is to be told."""
+
+    retained: bool  # it is current state, not news
+    now: int  # ms
+    terms: Terms
+
+
+#: Takes the device's name and the payload.
+_Make = Callable[[str, bytes, _Asked], _ToldBytes]
 
 
 class _AtHome:
@@ -62,68 +72,93 @@ class _AtHome:
         return True
 
 
-class FriendEventFilter:
-    """Converts the messages of one stream. Live viewers share one; each catch-up has its own."""
+class _CardParts(msgspec.Struct):
+    """What a card is made from: a card itself does not tell what of its name is the address."""
 
-    def __init__(self, friend_filter: FriendFilter, terms: Terms = FRIENDS) -> None:
+    address: msgspec.Raw
+    tid: str
+    own: dict[str, Any]
+
+
+_card_parts = msgspec.json.Decoder(_CardParts).decode
+
+
+def card_parts(address: Address, fix: Fix | None, own: Mapping[str, Any]) -> bytes:
+    """Return what `FriendEventFilter.card` needs; `own` is the card of the device's owner."""
+    tid = own.get("tid")
+    if not isinstance(tid, str) or not tid:
+        tid = tid_of(address.device.rpartition("/")[2], fix)
+    kept = {name: own[name] for name in ("name", "face") if name in own}
+    return _encode(_CardParts(msgspec.Raw(encode(address)), tid, kept))
+
+
+class FriendEventFilter:
+    """Converts the messages of one stream. Live viewers share one; each catch-up has its own.
+
+    What is news is decided for each terms by itself, and for all who are told by the same terms at
+    once: whoever came anew would else be told of a moment that the others are not.
+    """
+
+    def __init__(self, friend_filter: FriendFilter) -> None:
         self.filter = friend_filter
-        self._terms = terms
         self._at_home = _AtHome()
-        # By kind and device, the id of the cell and time that were last shown.
+        # By terms, kind and device, the id of the cell and time that were last shown.
         self._cells: OrderedDict[str, str] = OrderedDict()
-        self._kept: OrderedDict[tuple[str, int, int], FilteredEvent[ViewEvent] | None] = (
+        self._kept: OrderedDict[tuple[str, int, int, Terms], FilteredEvent[ViewEvent] | None] = (
             OrderedDict()
         )
 
     @property
     def ready(self) -> bool:
         """Tell whether homes are loaded; until then friends are shown no positions."""
-        return self.filter.is_ready_for(self._terms)
+        return self.filter.ready
 
-    def event(self, event: ViewEvent) -> FilteredEvent[ViewEvent] | None:
-        """Return an event as friends see it, or None. Events of one device must come in order."""
-        key = (event.topic, event.partition, event.offset)
+    def event(self, event: ViewEvent, terms: Terms = FRIENDS) -> FilteredEvent[ViewEvent] | None:
+        """Return an event as it is told, or None. Events of one device must come in order."""
+        key = (event.topic, event.partition, event.offset, terms)
         if key in self._kept:
             return self._kept[key]
-        if not self.ready:
+        if not self.filter.is_ready_for(terms):
             return None
-        told = self._kept[key] = self._event(event)
+        told = self._kept[key] = self._event(event, terms)
         if len(self._kept) > _KEPT_MAX:
             self._kept.popitem(last=False)
         return told
 
-    def _event(self, event: ViewEvent) -> FilteredEvent[ViewEvent] | None:
+    def _event(self, event: ViewEvent, terms: Terms) -> FilteredEvent[ViewEvent] | None:
         record: Fix | Address
         told: Fix | Address | None
         try:
             if event.topic == LOCATION:
                 record = decode_fix(event.value)
-                told = self.filter.fix(record, self._terms)
+                told = self.filter.fix(record, terms)
             elif event.topic == ADDRESS:
                 record = decode_address(event.value)
-                told = self.filter.address(record, self._terms)
+                told = self.filter.address(record, terms)
             else:
                 return None
         except MALFORMED:
             return None
-        if told is None or not (self._is_news(event.topic, record) and self._is_new_cell(told)):
+        if told is None or not self._is_news(event.topic, record, told, terms):
             return None
         what = event._replace(lat=told.lat, lon=told.lon, value=encode(told))
         return FilteredEvent(told_at(record), what)
 
-    def _is_news(self, kind: str, record: Fix | Address) -> bool:
+    def _is_news(self, kind: str, record: Fix | Address, told: Fix | Address, terms: Terms) -> bool:
+        """Tell whether a record, of which `told` would be told, is news to those of these terms."""
         owner = record.device.partition("/")[0]
-        at_home = self._terms.hides_home and (
+        at_home = terms.hides_home and (
             self.filter.at_home(owner, record.lat, record.lon) is not None
         )
-        return self._at_home.is_news(f"{kind}\0{record.device}", record.time, at_home)
+        name = f"{kind}\0{record.device}"
+        if not terms.is_exact or not terms.hides_home:
+            name = f"{terms.cell_m}\0{terms.hides_home}\0{name}"
+        is_news = self._at_home.is_news(name, record.time, at_home)
+        return is_news and (terms.is_exact or self._is_new_cell(name, told))
 
-    def _is_new_cell(self, told: Fix | Address) -> bool:
+    def _is_new_cell(self, name: str, told: Fix | Address) -> bool:
         """Tell whether somebody who sees cells sees anything new."""
-        if self._terms.cell_m is None:
-            return True
-        kind, cell = ("fix", told.id) if isinstance(told, Fix) else ("address", told.fix_id)
-        name = f"{kind}\0{told.device}"
+        cell = told.id if isinstance(told, Fix) else told.fix_id
         is_new = self._cells.get(name) != cell
         self._cells[name] = cell
         self._cells.move_to_end(name)
@@ -133,7 +168,9 @@ class FriendEventFilter:
 
     # --- MQTT -----------------------------------------------------------------------------------
 
-    def message(self, topic: str, payload: bytes, retained: bool, now: int) -> _ToldBytes:
+    def message(
+        self, topic: str, payload: bytes, retained: bool, now: int, terms: Terms = FRIENDS
+    ) -> _ToldBytes:
         """Return what friends get in place of a device's message, or None. `now` is in ms.
 
         `retained` marks a message sent to a new subscriber: it is current state, not news. Until
@@ -152,7 +189,7 @@ class FriendEventFilter:
         if make is None:
             return None
         try:
-            return make(f"{owner}/{name}", payload, retained, now)
+            return make(f"{owner}/{name}", payload, _Asked(retained, now, terms))
         except (*MALFORMED, TypeError, OverflowError):
             return None  # a message that cannot be parsed is not passed on
 
@@ -161,32 +198,37 @@ class FriendEventFilter:
         """Tell whether a message is a transition, which no retained message can replace."""
         return topic.startswith("owntracks/") and topic.endswith("/event")
 
-    def _address(self, device: str, payload: bytes, retained: bool, _: int) -> _ToldBytes:
+    def _address(self, device: str, payload: bytes, asked: _Asked) -> _ToldBytes:
         address = decode_address(payload)
-        told = self.filter.address(address) if address.device == device else None
-        if told is None or not (retained or self._is_news("address", address)):
+        if address.device != device:
+            return None
+        told = self.filter.address(address, asked.terms)
+        if told is None or not (
+            asked.retained or self._is_news("address", address, told, asked.terms)
+        ):
             return None
         return FilteredEvent(told_at(address), encode(told))
 
-    def _positions(self, device: str, payload: bytes, retained: bool, now: int) -> _ToldBytes:
-        fixes = self._parsed(positions.parse, device, payload, now)
-        told = self._told_fixes("position", fixes, retained)
+    def _positions(self, device: str, payload: bytes, asked: _Asked) -> _ToldBytes:
+        fixes = self._parsed(positions.parse, device, payload, asked.now)
+        told = self._told_fixes("position", fixes, asked)
         if not told:
             return None
         whole = encode(told[0]) if len(told) == 1 else _encode(told)
         return FilteredEvent(min(told_at(fix) for fix in fixes), whole)
 
-    def _owntracks(self, device: str, payload: bytes, retained: bool, now: int) -> _ToldBytes:
+    def _owntracks(self, device: str, payload: bytes, asked: _Asked) -> _ToldBytes:
         kind = _decoded(payload).get("_type")
+        retained, now, terms = asked
         if kind == "encrypted":
-            # The owner has given the key to friends and so decides what they see. The time of the
-            # message is unknown, so a retained one, which may be older than the friendship, is not
-            # passed on.
-            return None if retained else FilteredEvent(now, payload)
-        if kind == "lwt" and not retained:
+            # The owner has given the key to friends and so decides what they see, unless it was
+            # decided that they see less. The time of the message is unknown, so a retained one,
+            # which may be older than the friendship, is not passed on.
+            return FilteredEvent(now, payload) if terms.is_exact and not retained else None
+        if kind == "lwt" and terms.is_exact and not retained:
             return FilteredEvent(now, _encode({"_type": "lwt", "tst": now // 1000}))
         fixes = self._parsed(owntracks.parse, device, payload, now) if kind == "location" else []
-        told = self._told_fixes("owntracks", fixes, retained)
+        told = self._told_fixes("owntracks", fixes, asked)
         return FilteredEvent(told_at(fixes[0]), _encode(location(told[0]))) if told else None
 
     @staticmethod
@@ -197,17 +239,20 @@ class FriendEventFilter:
         fixes: list[Fix] = parse(payload, Context(owner, name, now)).fixes
         return fixes
 
-    def _told_fixes(self, kind: str, fixes: list[Fix], retained: bool) -> list[Fix]:
-        if not self.ready:
-            return []
+    def _told_fixes(self, kind: str, fixes: list[Fix], asked: _Asked) -> list[Fix]:
+        retained, _, terms = asked
         if retained and any(fix.time > fix.received for fix in fixes):
             return []  # from a clock that is ahead; the time of its arrival is no longer known
-        told = [self.filter.fix(fix) for fix in fixes if retained or self._is_news(kind, fix)]
-        return [each for each in told if each is not None]
+        found: list[Fix] = []
+        for fix in fixes:
+            told = self.filter.fix(fix, terms)
+            if told is not None and (retained or self._is_news(kind, fix, told, terms)):
+                found.append(told)
+        return found
 
-    def _transition(self, device: str, payload: bytes, _: bool, now: int) -> _ToldBytes:
+    def _transition(self, device: str, payload: bytes, asked: _Asked) -> _ToldBytes:
         """Filter a transition of a region; those near home would reveal where the door is."""
-        if not self.ready:
+        if not (self.ready and asked.terms.is_exact):
             return None
         members = _decoded(payload)
         lat, lon, seconds = members.get("lat"), members.get("lon"), members.get("tst")
@@ -228,24 +273,23 @@ class FriendEventFilter:
         told["wtst"] = int(made[:7], 16)
         return FilteredEvent(int(seconds * 1000), _encode(told))
 
-    def card(
-        self, address: Address, fix: Fix | None, own: Mapping[str, Any], retained: bool
-    ) -> _ToldBytes:
-        """Return the card that the gateway makes from a device's address."""
-        told = self.filter.address(address)
-        if told is None or not (retained or self._is_news("card", address)):
+    def card(self, parts: bytes, retained: bool, terms: Terms = FRIENDS) -> _ToldBytes:
+        """Return the card that the gateway makes from a device's address, of `card_parts`."""
+        made = _card_parts(parts)
+        address = decode_address(made.address)
+        told = self.filter.address(address, terms)
+        if told is None or not (retained or self._is_news("card", address, told, terms)):
             return None
-        shown = None if fix is None else self.filter.fix(fix)
-        return FilteredEvent(told_at(address), _encode(card(told, shown, own)))
+        return FilteredEvent(told_at(address), _encode(card(told, None, made.own, made.tid)))
 
-    def _card(self, device: str, payload: bytes, _: bool, now: int) -> _ToldBytes:
+    def _card(self, device: str, payload: bytes, asked: _Asked) -> _ToldBytes:
         """Filter a card that a device itself has published, which has no address."""
         members = _decoded(payload)
         if members.get("_type") != "card":
             return None
         kept = ("_type", "name", "face", "tid")
         return FilteredEvent(
-            now, _encode({name: members[name] for name in kept if name in members})
+            asked.now, _encode({name: members[name] for name in kept if name in members})
         )
 
 

@@ -7,6 +7,9 @@ number. Ids of fixes and places are derived from times and positions, so they ar
 hashes that only this installation can compute. Only members listed here are shown; attributes that
 apps add to their messages are not, nor are members that fixes, places, visits and trips get later.
 Tracks, whose points are arrays, are filtered by gateway.tracks.track_points with the same list.
+
+A user may show some friends less, as a share may: squares in place of positions (`Terms`). Every
+function takes the terms of who is told; what cannot be told as squares is not told at all.
 """
 
 from __future__ import annotations
@@ -238,17 +241,18 @@ class FriendFilter:
 
     # --- events ---------------------------------------------------------------------------------
 
-    def event(self, event: Event) -> Event | None:
+    def event(self, event: Event, terms: Terms = FRIENDS) -> Event | None:
         """Return an event as friends may see it, or None: they are told of hardly any.
 
         That is the way into a fence of everybody, or out of it, away from home. The name of a
         user's own fence says what the place is to the user; speeding, silence and who is met are
-        nobody's business; and whatever happens at home would show where the door is.
+        nobody's business; and whatever happens at home would show where the door is. Who sees
+        squares is told of no fence, whose edge may be anywhere in them.
         """
         members = event.attributes or {}
         lat, lon = members.get("lat"), members.get("lon")
         if (
-            not self.ready
+            not (self.ready and terms.is_exact)
             or (event.source, event.type, members.get("owner")) != (STREAMS, "geofence", EVERYBODY)
             or members.get("transition") not in _TRANSITIONS
             or not (is_number(lat) and is_number(lon))
@@ -273,7 +277,7 @@ class FriendFilter:
 
         Nobody is told of a meeting at the other one's home: a device that says to be everywhere
         would find out where that is. All places of a meeting count, since its beginning and its end
-        tell of each other. Whoever may see both users has to be asked besides.
+        tell of each other. Whoever may see both users, and exactly, has to be asked besides.
         """
         members = event.attributes or {}
         other, near_m = members.get("with"), members.get("near_m")
@@ -300,11 +304,17 @@ class FriendFilter:
 
     # These yield, because years of visits take longer than one turn of the event loop.
 
+    # Who sees squares is told of no place, visit or trip: they are found in exact positions.
+
     def places(
-        self, owner: str, places: Iterable[dict[str, Any]], stays: Mapping[str, Stays]
+        self,
+        owner: str,
+        places: Iterable[dict[str, Any]],
+        stays: Mapping[str, Stays],
+        terms: Terms = FRIENDS,
     ) -> Iterator[dict[str, Any]]:
         """Yield the places of `stays`, with number and length of the visits."""
-        for place in places:
+        for place in places if terms.is_exact else ():
             place_id = place["place_id"]
             stay = stays.get(place_id)
             if stay is None:
@@ -324,10 +334,14 @@ class FriendFilter:
             # home.
 
     def visits(
-        self, owner: str, visits: Iterable[dict[str, Any]], since: int
+        self,
+        owner: str,
+        visits: Iterable[dict[str, Any]],
+        since: int,
+        terms: Terms = FRIENDS,
     ) -> Iterator[dict[str, Any]]:
         """Yield visits since `since` (ms) as friends see them. In a circle they are at home."""
-        for visit in visits:
+        for visit in visits if terms.is_exact else ():
             if visit["departure"] < since:
                 continue
             circle = self.at_home(owner, visit["lat"], visit["lon"])
@@ -353,6 +367,7 @@ class FriendFilter:
         trips: Iterable[dict[str, Any]],
         places: Iterable[dict[str, Any]],
         since: int,
+        terms: Terms = FRIENDS,
     ) -> Iterator[dict[str, Any]]:
         """Yield trips that began since `since` (ms) as friends may see them.
 
@@ -363,7 +378,7 @@ class FriendFilter:
         for place in places:
             positions.setdefault(place["place_id"], []).append((place["lat"], place["lon"]))
         shown: dict[str | None, str | None] = {None: None}
-        for trip in trips:
+        for trip in trips if terms.is_exact else ():
             if trip["start"] < since:
                 continue
             ends: dict[str, str | None] = {}

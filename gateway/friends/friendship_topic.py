@@ -1,10 +1,10 @@
 """Writes the friendships of the user database to topic `friendship`, for topologies that read it.
 
-The topic is a copy of the table: a record for each user and friend, of whom neither was revoked, a
-tombstone when that ends. What is there is compared with what should be whenever this process begins
-to write, so that nothing depends on how the writer before it has ended; afterwards the users whose
-rights have changed are looked at. One process of a machine writes, the one that holds the lock for
-notices. So the topic belongs to one user database.
+The topic is a copy of the table: a record for each user and friend who is shown exact positions, of
+whom neither was revoked, a tombstone when that ends. What is there is compared with what should be
+whenever this process begins to write, so that nothing depends on how the writer before it has
+ended; afterwards the users whose rights have changed are looked at. One process of a machine
+writes, the one that holds the lock for notices. So the topic belongs to one user database.
 """
 
 from __future__ import annotations
@@ -85,7 +85,9 @@ class FriendshipTopic:
         if not self._is_read:
             await self._read()
             self._is_read = True
-        wanted = await asyncio.to_thread(self._rights.friendships, changed)
+        shown = await asyncio.to_thread(self._rights.friendships, changed)
+        # Who sees squares is left out: a meeting would tell the position behind them.
+        wanted = {pair: each.since for pair, each in shown.items() if each.terms.is_exact}
         changes = list(differences(self._stored, wanted, changed).items())
         for begin in range(0, len(changes), _AT_ONCE):
             await asyncio.gather(

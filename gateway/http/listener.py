@@ -286,7 +286,7 @@ def build_application(services: Services, client_id: str) -> web.Application:
             *DeviceTokenRoutes(services, ingest).routes(),
             *SessionRoutes(services, ingest).routes(),
             *AccountRoutes(services, ingest).routes(),
-            *FriendRoutes(services).routes(),
+            *FriendRoutes(services, ingest).routes(),
             *UserAdminRoutes(services, ingest).routes(),
             *PasskeyRoutes(services, ingest).routes(),
             *OverviewRoutes(services).routes(),

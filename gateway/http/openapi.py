@@ -31,7 +31,7 @@ from gateway.http.openapi_operations import (
 from gateway.http.openapi_own_data import own_data_paths
 from gateway.http.routes.device_token_routes import NewDeviceToken
 from gateway.http.routes.people.account_routes import OwnAccount
-from gateway.http.routes.people.friend_routes import Friends
+from gateway.http.routes.people.friend_routes import FriendRequestLists, Friends
 from gateway.http.routes.people.share_routes import NewShare, OwnShare
 from gateway.http.routes.people.shared_routes import SharedView
 from gateway.http.routes.people.user_admin_routes import Invitation, KnownUser
@@ -103,7 +103,7 @@ def openapi() -> dict[str, Any]:
                 NewShare,
                 SharedView,
             ),
-            *(OwnAccount, Passkey, Friends, KnownUser, Invitation),
+            *(OwnAccount, Passkey, Friends, FriendRequestLists, KnownUser, Invitation),
             *SCHEMAS,
         ),
         ref_template="#/components/schemas/{name}",
@@ -378,9 +378,44 @@ def _paths() -> dict[str, Any]:
         },
         "/v1/friends/{user}": {
             "put": operation(
-                SHARING, "Let a user see one's devices from now on", path=("user",), status="204"
+                SHARING,
+                "Let a user see one's devices from now on, or change how: precision, metres, until "
+                "(null: without end); what is not named stays as it is, at first exact and without "
+                "end",
+                path=("user",),
+                status="204",
             ),
             "delete": operation(SHARING, "No longer", path=("user",), status="204"),
+        },
+        "/v1/friends/requests": {
+            "get": operation(
+                SHARING,
+                "Who asks to be shown the user's devices, whom the user has asked, who is blocked",
+                answer=schema("FriendRequestLists"),
+            )
+        },
+        "/v1/friends/{user}/request": {
+            "post": operation(
+                SHARING, "Ask a user to be shown its devices", path=("user",), status="204"
+            ),
+            "delete": operation(SHARING, "Take this back", path=("user",), status="204"),
+        },
+        "/v1/friends/{user}/decline": {
+            "post": operation(
+                SHARING,
+                "Decline what a user asks, who may not ask again for a week",
+                path=("user",),
+                status="204",
+            )
+        },
+        "/v1/friends/{user}/block": {
+            "put": operation(
+                SHARING,
+                "Show a user nothing, and hear no requests of it; the user is not told",
+                path=("user",),
+                status="204",
+            ),
+            "delete": operation(SHARING, "Hear a user again", path=("user",), status="204"),
         },
         "/v1/friends/{user}/sight": {
             "delete": operation(

@@ -114,13 +114,11 @@ class EventNotices:
         if kind in choices.get(owner, KINDS) and self._may_hear(owner, event):
             found.append(self._notice(owner, event, kind, is_own=True))
         others = [user for user, kinds in choices.items() if user != owner and kind in kinds]
-        told = self._filter.event(event) if others else None
-        if told is not None:
-            found += [
-                self._notice(user, told, kind, is_own=False)
-                for user in others
-                if _is_since(self._rights_of(user).friends.get(owner), told_at(event))
-            ]
+        for user in others:
+            rights = self._rights_of(user)
+            told = self._filter.event(event, rights.terms_for(owner))
+            if told is not None and _is_since(rights, owner, told_at(event)):
+                found.append(self._notice(user, told, kind, is_own=False))
         return found
 
     def _may_hear(self, owner: str, event: Event) -> bool:
@@ -132,9 +130,10 @@ class EventNotices:
         if other is None or not isinstance(since, int):
             return False
         friend = other.partition("/")[0]
-        return _is_since(self._rights_of(owner).friends.get(friend), since) and _is_since(
-            self._rights_of(friend).friends.get(owner), since
-        )
+        own, others = self._rights_of(owner), self._rights_of(friend)
+        # A meeting tells each where the other one is, to some metres.
+        is_exact = own.terms_for(friend).is_exact and others.terms_for(owner).is_exact
+        return is_exact and _is_since(own, friend, since) and _is_since(others, owner, since)
 
     def _notice(self, user: str, event: Event, kind: str, *, is_own: bool) -> Notice:
         members = event.attributes or {}
@@ -151,6 +150,6 @@ class EventNotices:
         return Notice(user, event, kind, is_own, message)
 
 
-def _is_since(friendship: int | None, time: int) -> bool:
-    """Tell whether there was a friendship at a time; None: there is none."""
-    return friendship is not None and friendship <= time
+def _is_since(rights: Rights, owner: str, time: int) -> bool:
+    """Tell whether a user may see another one's devices, and might at a time."""
+    return rights.sees(owner) and rights.friends[owner] <= time

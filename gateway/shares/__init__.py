@@ -1,1 +1,1 @@
-"""Shares: links by which people without an account see some devices for some time."""
+"""What users agree to show: shares (links for people without an account), and what friends ask."""

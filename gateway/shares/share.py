@@ -31,13 +31,37 @@ class Terms:
     cell_m: int | None = None
 
     @property
+    def is_exact(self) -> bool:
+        """Tell whether positions are told, and not squares."""
+        return self.cell_m is None
+
+    def tells_more_than(self, other: Terms) -> bool:
+        """Tell whether positions are told more precisely than by other terms."""
+        return (self.cell_m or 0) < (other.cell_m or 0)
+
+    @property
     def step_ms(self) -> int:
         """Return what times are rounded down to with a cell: its crossing is no exact moment."""
         return (15 if self.cell_m is not None and self.cell_m >= TOWN_M else 5) * _MINUTE_MS
 
 
-#: What friends are told.
+#: What friends are told, unless they are told less.
 FRIENDS: Final = Terms()
+
+
+def terms_with(precision: Precision, metres: int | None, *, hides_home: bool = True) -> Terms:
+    """Return the terms of a precision; `metres` belong to precision `metres`."""
+    cell_m = {"exact": None, "metres": metres, "town": TOWN_M}[precision]
+    return Terms(hides_home, cell_m)
+
+
+def require_metres(precision: Precision, metres: int | None) -> None:
+    """Raise ValueError for metres that do not go with a precision."""
+    if precision != "metres":
+        if metres is not None:
+            raise ValueError('metres belong to {"precision": "metres"}')
+    elif metres is None or not METRES_MIN <= metres <= METRES_MAX:
+        raise ValueError(f"metres must be {METRES_MIN} to {METRES_MAX}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +86,7 @@ class Offer:
     @property
     def terms(self) -> Terms:
         """Return how positions are told to viewers."""
-        cell_m = {"exact": None, "metres": self.metres, "town": TOWN_M}[self.precision]
-        return Terms(self.hides_home, cell_m)
+        return terms_with(self.precision, self.metres, hides_home=self.hides_home)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -126,6 +126,7 @@ class Archive:
         *,
         recent: Iterable[bytes],
         circles: Sequence[Circle] | None,
+        grid: Grid | None = None,
         zone: str = "UTC",
         span: str = "day",
         party: str = "",
@@ -139,7 +140,11 @@ class Archive:
         hidden = None if circles is None else tuple(circles)
         limit = STATISTICS_POINTS_MAX if kind == "statistics" else POINTS_MAX
         question = Question(
-            *(kind, device, from_ms, to_ms, limit), circles=hidden, zone=zone, span=span
+            *(kind, device, from_ms, to_ms, limit),
+            circles=hidden,
+            grid=grid,
+            zone=zone,
+            span=span,
         )
         return await self._ask(question, party, recent)
 

@@ -205,7 +205,7 @@ class _Source:
         if len(points) > limit:
             raise _too_long(self._question)
         circles = self._question.circles
-        return points if circles is None else as_told(points, circles)
+        return points if circles is None else as_told(points, circles, self._question.grid)
 
 
 def _too_long(question: Question) -> AnswerRefused:

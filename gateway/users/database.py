@@ -23,7 +23,7 @@ from argon2 import PasswordHasher
 
 from gateway.factors import passkeys, second_factor
 from gateway.formats.characters import FORBIDDEN_IN_NAMES
-from gateway.shares import share_table
+from gateway.shares import friend_requests, share_table
 from gateway.users import browser_sessions as sessions
 from gateway.users import rights_versions, scram_verifiers
 from gateway.users.notice_choices import NoticeChoices
@@ -142,12 +142,14 @@ class UserStore:
                 + scram_verifiers.SCHEMA
                 + sessions.SCHEMA
                 + share_table.SCHEMA
+                + friend_requests.SCHEMA
                 + second_factor.SCHEMA
                 + passkeys.SCHEMA
             )
             self.rights = RightsTable(self._connection, self._lock)
             self.sessions = sessions.SessionTable(self._connection, self._lock)
             self.shares = share_table.ShareTable(self._connection, self._lock)
+            self.friend_requests = friend_requests.FriendRequests(self._connection, self._lock)
             self.second_factors = second_factor.SecondFactors(self._connection, self._lock)
             self.passkeys = passkeys.Passkeys(self._connection, self._lock)
             self.notices = NoticeChoices(self._connection, self._lock)
@@ -309,6 +311,7 @@ class UserStore:
         self.rights.forget(name)
         self.sessions.forget(name)
         self.shares.forget(name)
+        self.friend_requests.forget(name)
         self.second_factors.forget(name)
         self.passkeys.forget(name)
         self.notices.forget(name)

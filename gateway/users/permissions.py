@@ -17,7 +17,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from gateway.shares.share import FRIENDS, Terms
+from gateway.shares.share import Terms
 from gateway.users.auth import Identity
 from gateway.users.rights import USUAL_RIGHTS, Rights
 
@@ -47,7 +47,8 @@ def visibility_of(identity: Identity, device: str) -> Visibility:
     """Return what an identity may see of a device (`user/device`) now.
 
     A token of one device gives access to that device, and to current positions of friends (see
-    `may_look_back`); the link of a live share to the share's devices.
+    `may_look_back`); the link of a live share to the share's devices. The answer may change from
+    TOLD to NOTHING by itself, so what is unfiltered is for EVERYTHING, never for "not TOLD".
     """
     share = identity.share
     if share is not None:
@@ -58,7 +59,7 @@ def visibility_of(identity: Identity, device: str) -> Visibility:
             return Visibility.EVERYTHING
     elif owner == identity.user:
         return Visibility.EVERYTHING if name == identity.device else Visibility.NOTHING
-    return Visibility.TOLD if owner in identity.rights.friends else Visibility.NOTHING
+    return Visibility.TOLD if identity.rights.sees(owner) else Visibility.NOTHING
 
 
 def may_see(identity: Identity, device: str) -> bool:
@@ -93,9 +94,10 @@ def newest_since(identity: Identity, owner: str) -> int:
     return 0 if identity.share is not None else friends_since(identity, owner) or 0
 
 
-def terms_of(identity: Identity) -> Terms:
-    """Return how positions that are TOLD are told."""
-    return FRIENDS if identity.share is None else identity.share.terms
+def terms_of(identity: Identity, owner: str) -> Terms:
+    """Return how positions of an owner's devices that are TOLD are told."""
+    share = identity.share
+    return identity.rights.terms_for(owner) if share is None else share.terms
 
 
 def watched_users(identity: Identity) -> frozenset[str] | None:
@@ -174,6 +176,7 @@ class Permissions:
 
     def look(self) -> None:
         """Read changes and notify the subscribers. Raises sqlite3.Error."""
+        self._store.rights.end_friendships()
         changed = self._store.rights_changed_after(self.version)
         if not changed:
             return

@@ -12,10 +12,13 @@ import sqlite3
 import threading
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
+from types import EllipsisType
 from typing import Final
 
 from gateway.formats.secretbox import key_bytes
+from gateway.shares import friend_requests
+from gateway.shares.share import FRIENDS, Precision, Terms, require_metres, terms_with
 from gateway.users import rights_versions
 
 logger = logging.getLogger(__name__)
@@ -32,6 +35,9 @@ CREATE TABLE IF NOT EXISTS friendships (
     user TEXT NOT NULL REFERENCES users (name),
     friend TEXT NOT NULL REFERENCES users (name),
     since INTEGER NOT NULL DEFAULT 0,
+    precision TEXT NOT NULL DEFAULT 'exact',
+    metres INTEGER,
+    until INTEGER,
     PRIMARY KEY (user, friend)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS friendships_of_friend ON friendships (friend);
@@ -60,10 +66,40 @@ CREATE TABLE IF NOT EXISTS secrets (
 ) STRICT, WITHOUT ROWID;
 """
 
+#: Columns of `friendships` that databases of earlier versions do not have, and their index.
+_LATER_COLUMNS: Final = {
+    "precision": "TEXT NOT NULL DEFAULT 'exact'",
+    "metres": "INTEGER",
+    "until": "INTEGER",
+}
+_LATER_INDEX: Final = """
+CREATE INDEX IF NOT EXISTS friendships_until ON friendships (until) WHERE until IS NOT NULL;
+"""
+
 _GRANTS_MAX: Final = 100
 _NAMES_A_QUESTION: Final = 200
+_NEVER: Final = 2**62
 #: Characters of base64; a picture of 192 x 192 pixels takes less than half of it.
 FACE_CHARACTERS_MAX: Final = 128 * 1024
+
+
+@dataclass(frozen=True)
+class Showing:
+    """What a user shows a friend: from when on, how precisely, and until when (ms)."""
+
+    since: int
+    precision: Precision = "exact"
+    metres: int | None = None  # of precision `metres`
+    until: int | None = None  # None: until somebody ends it
+
+    @property
+    def terms(self) -> Terms:
+        """Return how positions are told to the friend."""
+        return FRIENDS if self.precision == "exact" else terms_with(self.precision, self.metres)
+
+    def is_over(self, now: int) -> bool:
+        """Tell whether it has ended by itself."""
+        return self.until is not None and self.until <= now
 
 
 @dataclass(frozen=True)
@@ -79,6 +115,21 @@ class Rights:
     friends: Mapping[str, int] = field(default_factory=dict, hash=False)
     publish: tuple[str, ...] = ()  # MQTT topic filters beyond the user's own topics
     subscribe: tuple[str, ...] = ()
+    #: The terms of those friends who show no exact positions.
+    coarse: Mapping[str, Terms] = field(default_factory=dict, hash=False)
+    #: When friendships end by themselves (ms), of those that do.
+    ends: Mapping[str, int] = field(default_factory=dict, hash=False)
+
+    def sees(self, owner: str) -> bool:
+        """Tell whether the user may see something of a friend's devices now."""
+        if owner not in self.friends:
+            return False
+        # The database tells of the end a moment later.
+        return not self.ends or self.ends.get(owner, _NEVER) > _now_ms()
+
+    def terms_for(self, owner: str) -> Terms:
+        """Return how positions of a friend are told to the user."""
+        return self.coarse.get(owner, FRIENDS)
 
 
 #: The rights of a user without special settings.
@@ -95,7 +146,8 @@ class RightsTable:
         with lock, connection:
             connection.execute("BEGIN IMMEDIATE")
             _date_friendships(connection)
-        connection.executescript(rights_versions.SCHEMA)
+            _add_columns(connection)
+        connection.executescript(_LATER_INDEX + rights_versions.SCHEMA)
 
     def of(self, user: str) -> Rights:
         """Return the rights of a user; USUAL_RIGHTS if it has no settings or does not exist."""
@@ -106,9 +158,10 @@ class RightsTable:
                 (user,),
             ).fetchone()
             friends = self._connection.execute(
-                "SELECT f.user, f.since FROM friendships f JOIN users u ON u.name = f.user "
-                "WHERE f.friend = ? AND u.revoked IS NULL",
-                (user,),
+                "SELECT f.user, f.since, f.precision, f.metres, f.until "
+                "FROM friendships f JOIN users u ON u.name = f.user "
+                "WHERE f.friend = ? AND u.revoked IS NULL AND (f.until IS NULL OR f.until > ?)",
+                (user, _now_ms()),
             ).fetchall()
             grants = self._connection.execute(
                 "SELECT access, filter FROM topic_grants WHERE user = ? ORDER BY filter", (user,)
@@ -116,14 +169,17 @@ class RightsTable:
         if row is None and not friends and not grants:
             return USUAL_RIGHTS
         may_send, fixes_per_minute, devices_max, key = row or (1, None, None, None)
+        seen = {owner: Showing(*columns) for owner, *columns in friends}
         return Rights(
             bool(may_send),
             fixes_per_minute,
             devices_max,
             key,
-            dict(friends),
+            {owner: each.since for owner, each in seen.items()},
             tuple(text for access, text in grants if access == "publish"),
             tuple(text for access, text in grants if access == "subscribe"),
+            {owner: each.terms for owner, each in seen.items() if not each.terms.is_exact},
+            {owner: each.until for owner, each in seen.items() if each.until is not None},
         )
 
     def set_sending(self, user: str, allowed: bool) -> None:
@@ -144,19 +200,71 @@ class RightsTable:
             key_bytes(key)
         self._set(user, "encryption_key", key)
 
-    def befriend(self, user: str, friend: str, since: int | None = None) -> None:
+    def befriend(
+        self,
+        user: str,
+        friend: str,
+        since: int | None = None,
+        *,
+        precision: Precision | None = None,
+        metres: int | None = None,
+        until: int | EllipsisType | None = ...,
+    ) -> None:
         """Let `friend` see the devices of `user`, with what is recorded from `since` (ms) on.
 
-        The default is now; an existing friendship then keeps its start. Raises ValueError.
+        The default is now; an existing friendship then keeps its start, unless it is to tell more
+        precisely than before: what has passed was not meant to be told so. What else is not given
+        stays as it is; at first positions are exact, and nothing ends by itself. A request of the
+        friend is answered by it, and a block ends. Raises ValueError.
         """
         if user == friend:
             raise ValueError("everybody sees their own devices")
-        known = "NOTHING" if since is None else "UPDATE SET since = excluded.since"
-        self._write(
-            "INSERT INTO friendships (user, friend, since) VALUES (?, ?, ?) "  # noqa: S608
-            f"ON CONFLICT (user, friend) DO {known}",
-            *(user, friend, _now_ms() if since is None else since),
-        )
+        if precision is not None:
+            require_metres(precision, metres)
+        now = _now_ms()
+        if isinstance(until, int) and until <= now:
+            raise ValueError("until must be a time that is to come")
+        with self._lock, self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            row = self._connection.execute(
+                "SELECT since, precision, metres, until FROM friendships "
+                "WHERE user = ? AND friend = ?",
+                (user, friend),
+            ).fetchone()
+            known = None if row is None else Showing(*row)
+            if known is not None and known.is_over(now):
+                known = None
+            showing = known or Showing(now)
+            if precision is not None:
+                showing = replace(showing, precision=precision, metres=metres)
+            if not isinstance(until, EllipsisType):
+                showing = replace(showing, until=until)
+            if known is not None and showing.terms.tells_more_than(known.terms):
+                showing = replace(showing, since=now)
+            if since is not None:
+                showing = replace(showing, since=since)
+            friend_requests.answer(self._connection, user, friend)
+            if showing == known:
+                return
+            self._connection.execute(
+                "INSERT INTO friendships (user, friend, since, precision, metres, until) "
+                "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (user, friend) DO UPDATE SET "
+                "since = excluded.since, precision = excluded.precision, "
+                "metres = excluded.metres, until = excluded.until",
+                (user, friend, *(getattr(showing, each.name) for each in fields(Showing))),
+            )
+
+    def end_friendships(self) -> None:
+        """Delete the friendships that have ended by themselves."""
+        now = _now_ms()
+        with self._lock:
+            over = self._connection.execute(
+                "SELECT 1 FROM friendships WHERE until IS NOT NULL AND until <= ? LIMIT 1", (now,)
+            ).fetchone()
+            if over is not None:
+                self._connection.execute(
+                    "DELETE FROM friendships WHERE until IS NOT NULL AND until <= ?", (now,)
+                )
 
     def unfriend(self, user: str, friend: str) -> None:
         """Let `friend` no longer see the devices of `user`."""
@@ -166,17 +274,20 @@ class RightsTable:
         """Return the users who may see the devices of `user`."""
         with self._lock:
             rows = self._connection.execute(
-                "SELECT friend FROM friendships WHERE user = ? ORDER BY friend", (user,)
+                "SELECT friend FROM friendships "
+                "WHERE user = ? AND (until IS NULL OR until > ?) ORDER BY friend",
+                (user, _now_ms()),
             ).fetchall()
         return [name for (name,) in rows]
 
-    def friendships(self, of: Collection[str] | None = None) -> dict[tuple[str, str], int]:
-        """Return since when (ms) a user's devices may be seen, by user and friend.
+    def friendships(self, of: Collection[str] | None = None) -> dict[tuple[str, str], Showing]:
+        """Return what users show their friends, by user and friend.
 
         `of` are the users about whom it is asked, as user or friend; None: all. Revoked users have
         no friends.
         """
-        found: dict[tuple[str, str], int] = {}
+        found: dict[tuple[str, str], Showing] = {}
+        now = _now_ms()
         names = [None] if of is None else list(of)
         for begin in range(0, len(names), _NAMES_A_QUESTION):
             some = names[begin : begin + _NAMES_A_QUESTION]
@@ -184,12 +295,17 @@ class RightsTable:
             where = "1" if of is None else f"(f.user IN ({marks}) OR f.friend IN ({marks}))"
             with self._lock:
                 rows = self._connection.execute(
-                    "SELECT f.user, f.friend, f.since FROM friendships f "  # noqa: S608
+                    "SELECT f.user, f.friend, f.since, f.precision, f.metres, f.until "  # noqa: S608
+                    "FROM friendships f "
                     "JOIN users u ON u.name = f.user JOIN users v ON v.name = f.friend "
-                    f"WHERE u.revoked IS NULL AND v.revoked IS NULL AND {where}",
-                    () if of is None else (*some, *some),
+                    "WHERE u.revoked IS NULL AND v.revoked IS NULL "
+                    f"AND (f.until IS NULL OR f.until > ?) AND {where}",
+                    (now,) if of is None else (now, *some, *some),
                 ).fetchall()
-            found |= {(user, friend): max(0, since) for user, friend, since in rows}
+            found |= {
+                (user, friend): Showing(max(0, since), *columns)
+                for user, friend, since, *columns in rows
+            }
         return found
 
     def grant(self, user: str, access: str, topic_filter: str) -> None:
@@ -306,6 +422,14 @@ class RightsTable:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def _add_columns(connection: sqlite3.Connection) -> None:
+    """Migrate a database of an earlier version: what was shown was exact, and had no end."""
+    columns = {row[1] for row in connection.execute("PRAGMA table_info (friendships)")}
+    for name, definition in _LATER_COLUMNS.items():
+        if name not in columns:
+            connection.execute(f"ALTER TABLE friendships ADD COLUMN {name} {definition}")
 
 
 def _date_friendships(connection: sqlite3.Connection) -> None:

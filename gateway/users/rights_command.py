@@ -6,11 +6,12 @@ import argparse
 import json
 import secrets
 import sys
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from gateway.formats.values import time_ms
 from gateway.mqtt.packets.topics import filter_is_valid
 from gateway.mqtt.settings import Settings
+from gateway.shares.share import METRES_MAX, METRES_MIN, Precision
 from gateway.users.database import UnknownUser, UserStore
 from gateway.users.rights import Rights
 
@@ -36,6 +37,25 @@ def add_actions(actions: Any) -> list[argparse.ArgumentParser]:
         type=_time,
         metavar="TIME",
         help="also where they have been since then, e.g. 2026-05-31 (default: from now on)",
+    )
+    friend.add_argument(
+        "--precision",
+        choices=get_args(Precision),
+        help="exact, the middle of a square (metres, with --metres), or town; the default is "
+        "exact, or as it was",
+    )
+    friend.add_argument(
+        "--metres",
+        type=int,
+        metavar="N",
+        help=f"the side of the square: {METRES_MIN} to {METRES_MAX}",
+    )
+    friend.add_argument(
+        "--until",
+        type=_time_or_none,
+        default=...,
+        metavar="TIME",
+        help=f"when it ends by itself, or {_NONE} (default: {_NONE}, or as it was)",
     )
     limit = actions.add_parser(
         "limit",
@@ -80,6 +100,10 @@ def _time(text: str) -> int:
     return time
 
 
+def _time_or_none(text: str) -> int | None:
+    return None if text == _NONE else _time(text)
+
+
 def run_action(store: UserStore, arguments: argparse.Namespace) -> None:
     """Run one action. Raises UnknownUser, ValueError."""
     if not store.exists(arguments.name):
@@ -122,8 +146,23 @@ def _friend(store: UserStore, arguments: argparse.Namespace) -> dict[str, Any]:
             raise ValueError(f"{arguments.friend} is no friend of {arguments.name}")
         store.rights.unfriend(arguments.name, arguments.friend)
     else:
-        store.rights.befriend(arguments.name, arguments.friend, arguments.since)
-    return {"friends": store.rights.friends_of(arguments.name)}
+        precision, metres = arguments.precision, arguments.metres
+        if precision is None and metres is not None:
+            precision = "metres"
+        store.rights.befriend(
+            arguments.name,
+            arguments.friend,
+            arguments.since,
+            precision=precision,
+            metres=metres,
+            until=arguments.until,
+        )
+    friends = store.rights.friends_of(arguments.name)
+    shown = store.rights.friendships((arguments.name,)).get((arguments.name, arguments.friend))
+    if shown is None:
+        return {"friends": friends}
+    how = {"precision": shown.precision, "metres": shown.metres, "until": shown.until}
+    return {"friends": friends} | how
 
 
 def _limit(store: UserStore, arguments: argparse.Namespace) -> dict[str, Any]:

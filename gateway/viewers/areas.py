@@ -18,8 +18,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from gateway.friends.friend_filter import FriendFilter, told_at
+from gateway.shares.share import Terms
 from gateway.users.auth import Identity
-from gateway.users.permissions import Visibility, friends_since, visibility_of
+from gateway.users.permissions import Visibility, friends_since, terms_of, visibility_of
 from gateway.viewers.lens import (
     CELLS_MAX,
     LEVEL_MAX,
@@ -87,12 +88,21 @@ class Area(NamedTuple):
         return cls(level, west, north, columns, south - north + 1)
 
 
+class _Sight(NamedTuple):
+    """What a viewer is shown of a friend: since when, how precisely, and until when (ms)."""
+
+    user: str
+    since: int
+    terms: Terms
+    until: int | None
+
+
 class _Rights(NamedTuple):
     """What decides what a viewer is shown; `user` is None if that is everything."""
 
     user: str | None
     device: str | None = None
-    friends: frozenset[tuple[str, int]] = frozenset()
+    friends: frozenset[_Sight] = frozenset()
 
 
 class _Scene:
@@ -114,7 +124,7 @@ class _Scene:
     def users(self) -> frozenset[str]:
         """The users whose devices are shown, unless all are."""
         assert self.rights.user is not None
-        return frozenset((self.rights.user, *(user for user, _ in self.rights.friends)))
+        return frozenset((self.rights.user, *(each.user for each in self.rights.friends)))
 
     @property
     def wholly(self) -> str | None:
@@ -362,7 +372,7 @@ class AreaViews:
             if scene.homes != homes:
                 # A home that was found now hides positions that were shown before.
                 scene.homes = homes
-                yield from self._show_users(scene, [user for user, _ in scene.rights.friends])
+                yield from self._show_users(scene, [each.user for each in scene.rights.friends])
             if scene.wholly is not None:
                 scene.positions.copy_moved(exact, scene.wholly)
                 yield
@@ -383,12 +393,15 @@ class AreaViews:
             return
         fix = None
         if sight is Visibility.TOLD and device in self._exact:
-            since = friends_since(identity, device.partition("/")[0]) or 0
+            owner = device.partition("/")[0]
+            since = friends_since(identity, owner) or 0
             try:
                 fix = self._locations.latest(device)
             except MALFORMED:
                 fix = None
-            fix = self._filter.fix(fix) if fix is not None and told_at(fix) >= since else None
+            if fix is not None:
+                terms = terms_of(identity, owner)
+                fix = self._filter.fix(fix, terms) if told_at(fix) >= since else None
         if fix is None:
             positions.remove(device)
             return
@@ -426,5 +439,10 @@ class AreaViews:
 def _rights_of(identity: Identity, own_only: bool) -> _Rights:
     if identity.admin and identity.device is None and not own_only:
         return _Rights(None)
-    friends = () if own_only else identity.rights.friends.items()
-    return _Rights(identity.user, identity.device, frozenset(friends))
+    rights = identity.rights
+    friends = () if own_only else rights.friends.items()
+    sights = (
+        _Sight(user, since, rights.terms_for(user), rights.ends.get(user))
+        for user, since in friends
+    )
+    return _Rights(identity.user, identity.device, frozenset(sights))

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from itertools import takewhile
 from typing import Final, NamedTuple
 
+from gateway.friends.friend_events import FriendEventFilter
+from gateway.shares.share import Terms
 from gateway.viewers.cursors import CursorSeal
 from gateway.views.view import ViewEvent
 from waylog.kafka.topics import ADDRESS, LOCATION
@@ -21,10 +23,14 @@ EVENT_NAMES: Final = {LOCATION: "fix", ADDRESS: "address"}
 NEWEST_EVENTS_MAX: Final = 20_000
 
 
+#: An event as somebody is told it, and its time (ms); None if nothing is told.
+_Form = tuple["LiveEvent | None", int]
+
+
 class LiveEvent:
     """An event with its number in the stream of all events and its encoded forms."""
 
-    __slots__ = ("_sse", "_websocket", "cursor", "event", "number", "told", "told_ms")
+    __slots__ = (*("_forms", "_sse", "_websocket", "cursor", "event", "number", "told", "told_ms"),)
 
     def __init__(self, event: ViewEvent, number: int, cursor: str) -> None:
         self.event = event
@@ -35,8 +41,28 @@ class LiveEvent:
         #: The event as friends see it, and its time (ms); None if they see nothing.
         self.told: LiveEvent | None = None
         self.told_ms = 0
+        self._forms: dict[tuple[FriendEventFilter, Terms], _Form] | None = None
         self._sse: bytes | None = None
         self._websocket: bytes | None = None
+
+    def told_by(self, telling: FriendEventFilter, terms: Terms) -> _Form:
+        """Return what others than most friends see, and its time (ms); made once for all of them.
+
+        So whoever takes it late gets what the others got, though something newer was news since.
+        """
+        forms, key = self._forms, (telling, terms)
+        if forms is not None and key in forms:
+            return forms[key]
+        made = telling.event(self.event, terms)
+        if made is None and not telling.filter.is_ready_for(terms):
+            return None, 0  # it is asked for again when homes are known
+        form: _Form = (None, 0)
+        if made is not None:
+            form = LiveEvent(made.what, self.number, self.cursor), made.time
+        if forms is None:
+            forms = self._forms = {}
+        forms[key] = form
+        return form
 
     def sse(self, seal: CursorSeal) -> bytes:
         """Return the server-sent event; encoded once for all viewers."""

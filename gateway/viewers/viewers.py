@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from gateway.friends.friend_events import FriendEventFilter
 from gateway.limits.bounds import HttpLimits
 from gateway.observability.metrics import GatewayMetrics
+from gateway.shares.share import FRIENDS
 from gateway.users.auth import Identity
 from gateway.users.permissions import (
     Permissions,
@@ -92,7 +93,8 @@ class Viewer:
     ) -> None:
         """`feeds` returns the feeds that somebody may watch now.
 
-        `telling` makes what this viewer is told; None: as friends are.
+        `telling` makes what this viewer is told by other terms than those of most friends; None:
+        it is told nothing by such terms.
         """
         self.wanted = wanted
         #: The viewer's identity with its current rights, updated by `Viewers.rights_changed`.
@@ -211,10 +213,11 @@ class Viewer:
         if sight is Visibility.TOLD:
             owner = event.device.partition("/")[0]
             told, told_ms = live.told, live.told_ms
-            if self._telling is not None:
-                made = self._telling.event(event)
-                told = made and LiveEvent(made.what, live.number, live.cursor)
-                told_ms = made.time if made is not None else 0
+            terms = terms_of(identity, owner)
+            if identity.share is not None or terms != FRIENDS:
+                told, told_ms = (
+                    (None, 0) if self._telling is None else live.told_by(self._telling, terms)
+                )
             if told is None or told_ms < (friends_since(identity, owner) or 0):
                 return None
             live = told
@@ -229,9 +232,10 @@ class Viewer:
         for event in events:
             if not self._wants(event) or not may_look_back(identity, event.device):
                 continue
-            if visibility_of(identity, event.device) is Visibility.TOLD:
-                told = telling.event(event)
+            # A friendship may end by itself between two looks: only who sees all gets it as it is.
+            if visibility_of(identity, event.device) is not Visibility.EVERYTHING:
                 owner = event.device.partition("/")[0]
+                told = telling.event(event, terms_of(identity, owner))
                 if told is None or told.time < (friends_since(identity, owner) or 0):
                     continue
                 event = told.what  # noqa: PLW2901
@@ -428,13 +432,13 @@ class Viewers:
         self.wanted_changed(viewer)
         return viewer
 
-    def _telling_of(self, identity: Identity) -> FriendEventFilter | None:
+    def _telling_of(self, identity: Identity) -> FriendEventFilter:
         share = identity.share
         if share is None:
-            return None
+            return self._telling
         telling = self._tellings.get(share.hash)
         if telling is None:
-            telling = FriendEventFilter(self._telling.filter, terms_of(identity))
+            telling = FriendEventFilter(self._telling.filter)
             self._tellings[share.hash] = telling
             if len(self._tellings) > VIEWERS_MAX:
                 self._tellings.popitem(last=False)

@@ -250,11 +250,14 @@ HTTP: Final = (
         ),
     ),
     Rows(
-        Row("One's own friends: see, add, end", _USERS | {"token": REFUSED}),
+        Row("One's own friends: see, ask, add, end, block", _USERS | {"token": REFUSED}),
         (
-            *_get("/v1/friends"),
+            *_get("/v1/friends", "/v1/friends/requests"),
             *(("PUT", "/v1/friends/{user}"), ("DELETE", "/v1/friends/{user}")),
             ("DELETE", "/v1/friends/{user}/sight"),
+            *_post("/v1/friends/{user}/request", "/v1/friends/{user}/decline"),
+            ("DELETE", "/v1/friends/{user}/request"),
+            *(("PUT", "/v1/friends/{user}/block"), ("DELETE", "/v1/friends/{user}/block")),
         ),
     ),
     Rows(

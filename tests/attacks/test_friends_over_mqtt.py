@@ -325,6 +325,29 @@ async def test_the_retained_card_of_somebody_at_home_tells_no_friend_the_street(
     assert json.loads(told) == {"_type": "card", "tid": "ne", "name": "phone - Vaduz"}
 
 
+async def test_the_news_of_somebody_at_home_tell_no_shared_subscription_the_street(
+    platform: Workers, ada: Login, bob: Login
+) -> None:
+    platform.users.rights.befriend(ada.name, bob.name, since=now_ms() - 10_000)
+    await asyncio.sleep(REACHES_S)
+    share = f"$share/cards/owntracks/{ada.name}/+/info"
+    cards: list[dict[str, Any]] = []
+    async with several(platform, bob, share, 6) as members:
+        deadline = time.monotonic() + WAIT_S
+        # Each member is chosen in its turn, at whichever worker it is.
+        while len({each["tid"] for each in cards}) < 12:
+            assert time.monotonic() < deadline, cards
+            parts = {"road": f"Aeulestrasse {len(cards)}", "city": "Vaduz"}
+            at_home = {"lat": HOME[0], "lon": HOME[1], "address": parts}
+            # A device is told of once in a quarter of an hour.
+            platform.publish(address(f"{ada.name}/d{next(_numbers):02}", now_ms(), **at_home))
+            await asyncio.sleep(0.1)
+            for each in members:
+                while not each.messages.empty():
+                    cards.append(json.loads(each.messages.get_nowait().payload))
+    assert {each["name"].partition(" - ")[2] for each in cards} == {"Vaduz"}
+
+
 async def test_a_home_that_is_found_while_the_workers_run_is_told_no_friend_of_any(
     platform: Workers, bob: Login
 ) -> None:

@@ -28,8 +28,9 @@ def newest_of(device: str, identity: Identity, services: Services) -> Newest:
     fix = newest_fix(services.location_view, device, address)
     if sight is Visibility.EVERYTHING:
         return Newest(fix, address)
-    since = newest_since(identity, device.partition("/")[0])
-    tell, terms = services.friend_filter, terms_of(identity)
+    owner = device.partition("/")[0]
+    since = newest_since(identity, owner)
+    tell, terms = services.friend_filter, terms_of(identity, owner)
     return Newest(
         tell.fix(fix, terms) if fix is not None and told_at(fix) >= since else None,
         tell.address(address, terms) if address is not None and told_at(address) >= since else None,

@@ -10,12 +10,20 @@ from aiohttp import web
 
 from gateway.formats.values import time_ms
 from gateway.friends.friend_filter import HOME_MS, rounded
+from gateway.friends.home_blur import Circle, Grid
 from gateway.http.requests.authentication import reader, require_device
 from gateway.http.requests.responses import Refused, unavailable
 from gateway.http.requests.services import SERVICES, Services
+from gateway.shares.share import FRIENDS, Terms
 from gateway.tracks.asking import AnswerRefused, AnswerUnavailable
 from gateway.users.auth import Identity
-from gateway.users.permissions import Visibility, friends_since, may_look_back, visibility_of
+from gateway.users.permissions import (
+    Visibility,
+    friends_since,
+    may_look_back,
+    terms_of,
+    visibility_of,
+)
 from gateway.views.places import PlacesUnavailable
 from waylog.observability.telemetry import now_ms
 
@@ -34,6 +42,8 @@ class Past(NamedTuple):
     since: int | None
     from_ms: int
     to_ms: int
+    #: How positions are told to an asker who sees filtered records.
+    terms: Terms = FRIENDS
 
 
 async def homes_known(services: Services) -> None:
@@ -60,9 +70,9 @@ async def past_of(request: web.Request) -> Past:
     if not may_look_back(identity, device):
         raise Refused(403, "the token of a device shows where friends are, not where they were")
     owner = device.partition("/")[0]
-    since = None
-    if visibility_of(identity, device) is Visibility.TOLD:
-        since = friends_since(identity, owner) or 0
+    # A friendship may have ended by itself a moment ago: only who sees everything is told all.
+    sees_all = visibility_of(identity, device) is Visibility.EVERYTHING
+    since = None if sees_all else friends_since(identity, owner) or 0
     from_ms = time_of(request, "from", -LATEST_MS)
     to_ms = time_of(request, "to", LATEST_MS)
     if since is not None:
@@ -72,7 +82,22 @@ async def past_of(request: web.Request) -> Past:
         # A fix from the future comes from a clock that is ahead, and may be older than the
         # friendship.
         to_ms = min(to_ms, now_ms())
-    return Past(device, owner, identity.user, since, from_ms, to_ms)
+    return Past(device, owner, identity.user, since, from_ms, to_ms, terms_of(identity, owner))
+
+
+class Hidden(NamedTuple):
+    """What is told in place of positions: the circles around homes, and squares everywhere."""
+
+    circles: tuple[Circle, ...] | None = None  # None: to the owner, from whom nothing is hidden
+    grid: Grid | None = None
+
+
+def hidden_of(past: Past, services: Services) -> Hidden:
+    """Return what is hidden from who asks."""
+    if past.since is None:
+        return Hidden()
+    tell = services.friend_filter
+    return Hidden(tell.circles_for(past.owner, past.terms), tell.grid_for(past.owner, past.terms))
 
 
 async def archived(reading: Awaitable[_Read]) -> _Read:

@@ -6,7 +6,7 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.http.requests.past import Past, archived, past_of
+from gateway.http.requests.past import Past, archived, hidden_of, past_of
 from gateway.http.requests.responses import Refused, json_answer, raw_json_answer
 from gateway.http.requests.services import SERVICES
 from gateway.tracks.battery import BatteryCourse, BatteryLevel
@@ -82,13 +82,14 @@ async def _summary(
     if len(zone) > _ZONE_CHARACTERS_MAX:
         raise Refused(400, "tz must be the name of a time zone, as Europe/Vaduz")
     services = request.app[SERVICES]
-    circles = None if past.since is None else services.friend_filter.circles(past.owner)
+    hidden = hidden_of(past, services)
     return raw_json_answer(
         await archived(
             services.archive.summary(
                 *(kind, past.device, past.from_ms, past.to_ms),
                 recent=services.location_view.track_pieces(past.device),
-                circles=circles,
+                circles=hidden.circles,
+                grid=hidden.grid,
                 zone=zone,
                 span=span,
                 party=past.asker,

@@ -46,7 +46,7 @@ class NoticeRoutes:
             raise Refused(403, "notices go to users and not to devices: sign in as the user")
         require_device(identity, device)
         owner = device.partition("/")[0]
-        if owner != identity.user and owner not in identity.rights.friends:
+        if owner != identity.user and not identity.rights.sees(owner):
             raise Refused(403, "notices are of the own devices and of friends'")
         if not await asyncio.to_thread(self._services.users.exists, identity.user):
             raise Refused(403, "only users of this platform can have notices")

@@ -16,7 +16,14 @@ from aiohttp import web
 from gateway.friends.friend_filter import StaysSince
 from gateway.http.requests.authentication import reader, require_metrics_access
 from gateway.http.requests.newest import newest_of
-from gateway.http.requests.past import LATEST_MS, Past, allowed_device, archived, past_of
+from gateway.http.requests.past import (
+    LATEST_MS,
+    Past,
+    allowed_device,
+    archived,
+    hidden_of,
+    past_of,
+)
 from gateway.http.requests.responses import (
     Refused,
     in_pieces,
@@ -165,11 +172,11 @@ def _unknown(reason: str, services: Services) -> Exception:
 async def _address(request: web.Request) -> web.Response:
     device, identity = await allowed_device(request)
     services = request.app[SERVICES]
-    if visibility_of(identity, device) is Visibility.TOLD:
+    if visibility_of(identity, device) is Visibility.EVERYTHING:
+        value = services.address_view.newest_raw(device)
+    else:
         told = newest_of(device, identity, services).address
         value = None if told is None else encode(told)
-    else:
-        value = services.address_view.newest_raw(device)
     if value is None:
         raise _unknown("no address of this device is known", services)
     return raw_json_answer(value)
@@ -183,12 +190,13 @@ async def _track(request: web.Request) -> web.Response:
     if track_format is None:
         raise Refused(400, f"format must be one of {', '.join(FORMATS)}")
     services = request.app[SERVICES]
-    circles = None if past.since is None else services.friend_filter.circles(past.owner)
+    hidden = hidden_of(past, services)
     body = await archived(
         services.archive.track(
             *(device, past.from_ms, past.to_ms),
             recent=services.location_view.track_pieces(device),
-            circles=circles,
+            circles=hidden.circles,
+            grid=hidden.grid,
             name=name,
             party=past.asker,
         )
@@ -222,7 +230,7 @@ async def _places(request: web.Request) -> web.Response:
     # since homes are.
     there = {row["place_id"] for row in edited}
     kept = [row for row in places if row["place_id"] in there]
-    told = services.friend_filter.places(past.owner, kept, stays.by_place)
+    told = services.friend_filter.places(past.owner, kept, stays.by_place, past.terms)
     return await _rows_answer(told, past, services)
 
 
@@ -241,7 +249,7 @@ async def _visits(request: web.Request) -> web.Response:
              for row in rows_of(visits)),
             *(past, services),
         )  # fmt: skip
-    told = services.friend_filter.visits(past.owner, rows_of(visits), past.since)
+    told = services.friend_filter.visits(past.owner, rows_of(visits), past.since, past.terms)
     return await _rows_answer(told, past, services)
 
 
@@ -257,7 +265,7 @@ async def _trips(request: web.Request) -> web.Response:
         places = await services.places.of_user(past.owner)
     except PlacesUnavailable as error:
         raise unavailable(str(error)) from error
-    told = services.friend_filter.trips(past.owner, rows_of(trips), places, past.since)
+    told = services.friend_filter.trips(past.owner, rows_of(trips), places, past.since, past.terms)
     return await _rows_answer(told, past, services)
 
 

@@ -7,7 +7,7 @@ cdef class Message:
     cdef public str owner       # user in whose share a retained message counts
     cdef public dict properties
     cdef public object expires_at
-    cdef public object told
+    cdef public bytes card_parts
 
     cpdef bint expired(self, double now)
 

@@ -10,7 +10,7 @@ class Message:
     properties: Properties | None
     expires_at: float | None
     latest_only: bool
-    told: tuple[int, bytes] | None
+    card_parts: bytes | None
     owner: str | None
     def __init__(
         self,
@@ -21,7 +21,7 @@ class Message:
         properties: Properties | None = None,
         expires_at: float | None = None,
         latest_only: bool = False,
-        told: tuple[int, bytes] | None = None,
+        card_parts: bytes | None = None,
     ) -> None: ...
     def expired(self, now: float) -> bool: ...
 

@@ -27,7 +27,7 @@ cdef class Message:
 
     def __init__(
         self, str topic, bytes payload, int qos=0, bint retain=False, dict properties=None,
-        expires_at=None, bint latest_only=False, told=None,
+        expires_at=None, bint latest_only=False, bytes card_parts=None,
     ):
         self.topic = topic
         self.payload = payload
@@ -37,9 +37,8 @@ cdef class Message:
         self.expires_at = expires_at  # s, on the clock that is passed as `now`
         #: While queued for a client, a newer message of the same topic replaces it.
         self.latest_only = latest_only
-        #: Time (ms) and payload of the form that friends may see, if it cannot be derived from the
-        #: payload.
-        self.told = told
+        #: What the form that friends may see is made from, if it cannot be derived from the payload.
+        self.card_parts = card_parts
 
     cpdef bint expired(self, double now):
         """Return whether the message has expired."""

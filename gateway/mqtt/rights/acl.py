@@ -109,7 +109,7 @@ class AccessRules:
         if any(matches(each, topic) for each in rights.subscribe):
             return Visibility.EVERYTHING
         owner = levels[1] if len(levels) > 1 else ""
-        if owner in rights.friends and any(
+        if rights.sees(owner) and any(
             matches(pattern.format(owner), topic) for pattern in _OF_FRIENDS
         ):
             return Visibility.TOLD

@@ -2,15 +2,15 @@
 
 Messages of a client's own topics, and all messages to an administrator, are delivered unchanged and
 without a check here. Of a friend's messages a client receives the form that friends may see
-(gateway.friends.friend_events), and nothing from before the friendship. A session's `identity` has
-its current rights: `RightChanges` updates them.
+(gateway.friends.friend_events), by the terms of that friendship, and nothing from before it. A
+session's `identity` has its current rights: `RightChanges` updates them.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
 
 from gateway.friends.friend_events import FilteredEvent, FriendEventFilter
 from gateway.mqtt.interfaces import Identity
@@ -19,9 +19,9 @@ from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.topics import Subscription
 from gateway.mqtt.rights.acl import AccessRules, rights_of
 from gateway.mqtt.rights.pending_friend_messages import PendingFriendMessages
+from gateway.shares.share import FRIENDS, Terms
 from gateway.users import auth
 from gateway.users.permissions import Permissions, Visibility
-from waylog.messages import Address, Fix
 from waylog.observability.telemetry import now_ms
 
 if TYPE_CHECKING:
@@ -63,9 +63,11 @@ class DeliveryRights:
         self._permissions = permissions
         self._telling = telling
         self._clock_ms = clock_ms
-        # The forms for friends of the last messages. Several sessions receive a message, perhaps in
-        # later turns than others; and of a device at home, one message of many is told.
-        self._decided: OrderedDict[Message, FilteredEvent[Message] | None] = OrderedDict()
+        # The forms for friends of the last messages, by terms. Several sessions receive a message,
+        # perhaps in later turns than others; and of a device at home, one message of many is told.
+        self._decided: OrderedDict[tuple[Message, Terms], FilteredEvent[Message] | None] = (
+            OrderedDict()
+        )
         self._decided_bytes = 0
         self._withheld: OrderedDict[Subscription, None] = OrderedDict()
         self._missing: OrderedDict[Session, None] = OrderedDict()
@@ -97,7 +99,7 @@ class DeliveryRights:
             return message
         if sight is Visibility.NOTHING:
             return None
-        told = self._as_told_live(message)
+        told = self._as_told_live(message, _terms(session.identity, message))
         if told is None and self._telling is not None and not self._telling.ready:
             _remember(self._missing, session)
             if not message.retain and self._telling.is_of_a_moment(message.topic):
@@ -124,8 +126,9 @@ class DeliveryRights:
                 _remember(self._withheld, subscription)
                 yield None
             elif sight is Visibility.TOLD:
-                told = _if_since(session.identity, self._as_told(message, retained=True))
-                yield told
+                terms = _terms(session.identity, message)
+                told = self._as_told(message, terms, retained=True)
+                yield _if_since(session.identity, told)
             else:
                 yield None
 
@@ -171,66 +174,70 @@ class DeliveryRights:
         """Drop a session's waiting messages that its client may no longer read."""
         session.keep_waiting(self.readable(session.identity, before))
 
-    def readable(self, identity: Identity, before: Identity) -> Callable[[Message], bool]:
+    def readable(
+        self, identity: Identity, before: Identity | None = None
+    ) -> Callable[[Message], bool]:
         """Return a function that tells whether `identity` may read a message queued for `before`.
 
         Both are the same user, after and before a change of rights. A message may be read if the
-        user may see everything of it now, or sees it as a friend now and did so before.
+        user may see everything of it now, or sees it as a friend now and did so before, by the same
+        terms: it waits in the form that was told then. Without `before`, of a message out of the
+        log, nobody knows by which terms it was told; friends who are told everything may read it.
         """
         visibility_of = self._rules.visibility_of
 
         def may_read(message: Message) -> bool:
             now = visibility_of(identity, message.topic)
-            if now is Visibility.EVERYTHING:
-                return True
-            return now is Visibility.TOLD is visibility_of(before, message.topic)
+            if now is not Visibility.TOLD:
+                return now is Visibility.EVERYTHING
+            terms = _terms(identity, message)
+            if before is None:
+                return terms == FRIENDS
+            was_told = visibility_of(before, message.topic) is Visibility.TOLD
+            return was_told and terms == _terms(before, message)
 
         return may_read
 
-    def told_card(
-        self, address: Address, fix: Fix | None, own: Mapping[str, Any], *, retained: bool
-    ) -> tuple[int, bytes]:
-        """Return Message.told of a card: time and the form for friends; no bytes if none."""
-        told = None if self._telling is None else self._telling.card(address, fix, own, retained)
-        return (0, b"") if told is None else told
-
-    def _as_told_live(self, message: Message) -> FilteredEvent[Message] | None:
+    def _as_told_live(self, message: Message, terms: Terms) -> FilteredEvent[Message] | None:
         decided = self._decided
-        if message in decided:
-            return decided[message]
-        told = self._as_told(message, retained=False)
+        key = (message, terms)
+        if key in decided:
+            return decided[key]
+        told = self._as_told(message, terms, retained=False)
         if self._telling is None or not self._telling.ready:
             return told  # it is asked for again when homes are known
-        decided[message] = told
+        decided[key] = told
         self._decided_bytes += len(message.payload)
         while len(decided) > 1 and (
             len(decided) > _DECIDED_MAX or self._decided_bytes > _DECIDED_BYTES_MAX
         ):
-            oldest, _ = decided.popitem(last=False)
+            (oldest, _), _ = decided.popitem(last=False)
             self._decided_bytes -= len(oldest.payload)
         return told
 
-    def _as_told(self, message: Message, *, retained: bool) -> FilteredEvent[Message] | None:
+    def _as_told(
+        self, message: Message, terms: Terms, *, retained: bool
+    ) -> FilteredEvent[Message] | None:
         try:
-            return self._form_for_friends(message, retained=retained)
+            return self._form_for_friends(message, terms, retained=retained)
         except Exception as error:
             self._left_out.tell(message.topic, error)
             return None
 
     def _form_for_friends(
-        self, message: Message, *, retained: bool
+        self, message: Message, terms: Terms, *, retained: bool
     ) -> FilteredEvent[Message] | None:
         if self._telling is None:
             return None
-        if message.told is not None:
-            time, payload = message.told
-            if not payload:
-                return None
+        if message.card_parts is not None:
+            told = self._telling.card(message.card_parts, retained, terms)
         else:
-            told = self._telling.message(message.topic, message.payload, retained, self._clock_ms())
-            if told is None:
-                return None
-            time, payload = told
+            told = self._telling.message(
+                message.topic, message.payload, retained, self._clock_ms(), terms
+            )
+        if told is None:
+            return None
+        time, payload = told
         shown = Message(
             message.topic,
             payload,
@@ -253,6 +260,11 @@ def _remember(waiting: OrderedDict[_Waiting, None], one: _Waiting) -> None:
 def _taken(waiting: OrderedDict[_Waiting, None]) -> Iterator[_Waiting]:
     while waiting:
         yield waiting.popitem(last=False)[0]
+
+
+def _terms(identity: Identity, message: Message) -> Terms:
+    """Return how the user of a message's topic is told to somebody."""
+    return rights_of(identity).terms_for(message.topic.split("/", 2)[1])
 
 
 def _if_since(identity: Identity, told: FilteredEvent[Message] | None) -> Message | None:

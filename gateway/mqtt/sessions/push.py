@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from gateway.friends.friend_events import card_parts
 from gateway.mqtt.interfaces import AddressView, LocationView
 from gateway.mqtt.packets.message import Message
 from gateway.mqtt.packets.topics import Subscription, has_wildcard, matches
@@ -113,7 +114,7 @@ class MqttAddressChannel:
         if len(self._streets) >= _STREETS_MAX:
             self._streets.clear()
         self._streets[address.device] = street
-        message = self._card_message(topic, address, retained=False)
+        message = self._card_message(topic, address)
         self._router.deliver(message, found, None, self._clock())
         if self._ledger is not None and _reaches_owner(found, address.device):
             self._ledger.pushed(CARD, address.device)
@@ -173,7 +174,7 @@ class MqttAddressChannel:
 
     def _latest_card(self, topic: str, device: str) -> Message | None:
         address = self._addresses.latest(device)
-        return None if address is None else self._card_message(topic, address, retained=True)
+        return None if address is None else self._card_message(topic, address)
 
     def _latest_location(self, topic: str, device: str) -> Message | None:
         fix = newest_fix(self._locations, device, self._addresses.latest(device))
@@ -188,13 +189,13 @@ class MqttAddressChannel:
     def _address_message(topic: str, address: Address) -> Message:
         return Message(topic, encode(address), _QOS, True, latest_only=True)
 
-    def _card_message(self, topic: str, address: Address, *, retained: bool) -> Message:
+    def _card_message(self, topic: str, address: Address) -> Message:
         stored = self._router.retained.get(topic)
         own = own_card(None if stored is None else stored.payload)
         fix = self._locations.latest(address.device)
         payload = msgspec.json.encode(card(address, fix, own))
-        told = self._router.rights.told_card(address, fix, own, retained=retained)
-        return Message(topic, payload, _QOS, True, latest_only=True, told=told)
+        parts = card_parts(address, fix, own)
+        return Message(topic, payload, _QOS, True, latest_only=True, card_parts=parts)
 
 
 def may_be_derived(topic_filter: str) -> bool:

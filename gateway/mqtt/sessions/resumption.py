@@ -59,7 +59,7 @@ class Resumption:
         self, session: Session, stored: StoredSession, journal: Journal, now: float
     ) -> None:
         """Put the waiting messages that may still be read back into a client's session."""
-        readable = self._router.rights.readable(session.identity, session.identity)
+        readable = self._router.rights.readable(session.identity)
         key = session_key(session.identity, session.client_id)
         has_held = False
         for each, message in journal.take_waiting(key, stored):

@@ -43,8 +43,8 @@ _decode = msgspec.msgpack.Decoder(list[Any]).decode
 _encode = msgspec.msgpack.Encoder().encode
 
 
-#: Topic, payload, and `Message.told`.
-Found = tuple[str, bytes, tuple[int, bytes] | None]
+#: Topic, payload, and `Message.card_parts`.
+Found = tuple[str, bytes, bytes | None]
 
 
 def watched(topic_filter: str) -> str | None:
@@ -176,10 +176,9 @@ class _Search:
                 break
             if message is None:
                 return False
-            self._found.append((message.topic, message.payload, message.told))
+            self._found.append((message.topic, message.payload, message.card_parts))
             self._found_bytes += len(message.topic) + len(message.payload)
-            if message.told is not None:
-                self._found_bytes += len(message.told[1])
+            self._found_bytes += len(message.card_parts or b"")
             if len(self._found) == _RETAINED_MAX or self._found_bytes > _RETAINED_BYTES_MAX:
                 break
         else:

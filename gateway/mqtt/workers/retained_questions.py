@@ -181,8 +181,8 @@ class RetainedQuestions:
         try:
             found = await self._answer(user, topic_filter)
             messages = [
-                Message(topic, payload, _QOS, True, latest_only=True, told=told and tuple(told))
-                for topic, payload, told in found
+                Message(topic, payload, _QOS, True, latest_only=True, card_parts=parts)
+                for topic, payload, parts in found
             ]
             self._came(subscription, topic_filter, messages, with_stored)
         except RelayUnavailable:

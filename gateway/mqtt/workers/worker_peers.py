@@ -46,8 +46,10 @@ _MESSAGE_BYTES_A_TURN: Final = 1024 * 1024
 
 #: Worker, share name and filter: the group that a message is for; None: all other subscribers.
 Target = tuple[int, str, str] | None
-#: Target, topic, payload, QoS, retain, properties, seconds until it expires.
-CrossingMessage = tuple[Target, str, bytes, int, bool, Properties | None, float | None]
+#: Target, topic, payload, QoS, retain, properties, seconds until it expires, `Message.card_parts`.
+CrossingMessage = tuple[
+    Target, str, bytes, int, bool, Properties | None, float | None, bytes | None
+]
 
 
 class Channel(Protocol):
@@ -179,6 +181,7 @@ class WorkerPeers:
                 message.retain,
                 message.properties,
                 expires_s,
+                message.card_parts,
             )
         )
         self._number += 1
@@ -372,9 +375,11 @@ class WorkerPeers:
                 self._delivers = False
 
     def _message(self, carried: CrossingMessage) -> Message:
-        _, topic, payload, qos, retain, properties, expires_s = carried
+        _, topic, payload, qos, retain, properties, expires_s, parts = carried
         expires_at = None if expires_s is None else self._clock() + expires_s
-        return Message(topic, payload, qos, retain, decoded(properties), expires_at)
+        return Message(
+            topic, payload, qos, retain, decoded(properties), expires_at, card_parts=parts
+        )
 
     def _group_changed(self, worker: int, share: str, topic_filter: str, state: int) -> None:
         key = (worker, share, topic_filter)

@@ -339,11 +339,42 @@ export async function friends() {
 }
 
 /**
- * Let a user see the viewer's devices from now on.
+ * Let a user see the viewer's devices from now on, or change how.
  * @param {string} user
+ * @param {types.ShowingTerms} terms
  */
-export async function showTo(user) {
-  await send("PUT", `/v1/friends/${encodeURIComponent(user)}`);
+export async function showTo(user, terms) {
+  await send("PUT", `/v1/friends/${encodeURIComponent(user)}`, terms);
+}
+
+/** @returns {Promise<types.FriendRequestLists>} */
+export async function friendRequests() {
+  return (await getJson("/v1/friends/requests")) ?? { received: [], sent: [], blocked: [] };
+}
+
+/** @param {string} user who is asked to show the viewer devices */
+export async function askToSee(user) {
+  await send("POST", `/v1/friends/${encodeURIComponent(user)}/request`);
+}
+
+/** @param {string} user who was asked */
+export async function takeBack(user) {
+  await send("DELETE", `/v1/friends/${encodeURIComponent(user)}/request`);
+}
+
+/** @param {string} user who asks */
+export async function decline(user) {
+  await send("POST", `/v1/friends/${encodeURIComponent(user)}/decline`);
+}
+
+/** @param {string} user */
+export async function block(user) {
+  await send("PUT", `/v1/friends/${encodeURIComponent(user)}/block`);
+}
+
+/** @param {string} user */
+export async function unblock(user) {
+  await send("DELETE", `/v1/friends/${encodeURIComponent(user)}/block`);
 }
 
 /** @param {string} user */

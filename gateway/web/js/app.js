@@ -32,6 +32,7 @@ const ANNOUNCE_MS = 10000;
 const IDENTIFY_AGAIN_MS = 2000;
 const ANSWER_MS = 4000;
 const REMEMBER_MS = 200;
+const ASKED_MS = 60e3;
 /** Devices above which the gateway sends what the map shows in place of all. */
 const ALL_UP_TO = 500;
 /** Own devices that are known besides. */
@@ -52,6 +53,8 @@ export class App extends EventTarget {
   session = null;
   snapshotTaken = false;
   announcedAt = 0;
+  /** Users who ask to be shown the viewer's devices. */
+  askedBy = 0;
   /** @type {number | undefined} */
   rememberTimer;
 
@@ -165,7 +168,25 @@ export class App extends EventTarget {
     this.map.signedIn();
     this.offerBaseMaps();
     if (session.user && !session.device && !session.open) this.alerts.start();
+    this.lookForRequests();
     this.guide.setPlatform(session, await api.entrances().catch(() => null));
+  }
+
+  /** Tell who asks to be shown the viewer's devices. */
+  async lookForRequests() {
+    const { session } = this;
+    if (document.hidden || !session?.user || session.device || session.open) return;
+    const before = this.askedBy;
+    try {
+      this.tellAsked((await api.friendRequests()).received.length);
+    } catch { /* the next time */ }
+    if (this.askedBy > before) this.announce(t("friends.asked_by", { count: this.askedBy }), true);
+  }
+
+  /** @param {number} count of users who ask to be shown the viewer's devices */
+  tellAsked(count) {
+    this.askedBy = count;
+    this.navigation.bar.count("people", t("friends.asked_by", { count }), count);
   }
 
   /** Base maps of other servers, where the operator has named some. */
@@ -322,6 +343,7 @@ export class App extends EventTarget {
     globalThis.waylog = hooksOf(this);
     this.identify();
     const showing = this.navigation.show(this.state);
+    setInterval(() => this.lookForRequests(), ASKED_MS);
     setInterval(() => {
       const devices = String(this.store.size);
       if (root.dataset.devices !== devices) root.dataset.devices = devices;

@@ -17,6 +17,7 @@ from waylog.kafka.clients import producer_config
 from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
 from waylog.kafka.ranges.topic_reader import read_topic
 from waylog.kafka.topics import FRIENDSHIP
+from waylog.observability.telemetry import now_ms
 
 NAMES = st.sampled_from(["ada", "bob", "cyd", "dan"])
 FRIENDSHIPS = st.dictionaries(
@@ -109,3 +110,21 @@ def test_what_has_changed_while_no_gateway_ran_is_put_right_and_nothing_written_
     keys = [key for key, _ in records(gateway_broker)]
     known = (b"fu-ada\nfu-bob", b"fu-ada\nfu-cyd", b"fu-dan\nfu-ada")
     assert [keys.count(key) for key in known] == [2, 1, 1]
+
+
+def test_who_is_shown_squares_is_no_friend_whose_meetings_are_found(
+    gateway_broker: Broker, own_gateway: Gateway
+) -> None:
+    for name in ("fv-ada", "fv-bob", "fv-cyd"):
+        own_gateway.user(name)
+    rights = own_gateway.users.rights
+    rights.befriend("fv-ada", "fv-bob", 5)
+    rights.befriend("fv-ada", "fv-cyd", 5, precision="town")
+    await_friendship(gateway_broker, "fv-ada\nfv-bob", 5)
+    rights.befriend("fv-ada", "fv-bob", precision="metres", metres=50)
+    await_friendship(gateway_broker, "fv-ada\nfv-bob", None)
+    assert b"fv-ada\nfv-cyd" not in dict(records(gateway_broker))
+    rights.befriend("fv-ada", "fv-bob", 6, precision="exact", until=now_ms() + 3_000)
+    await_friendship(gateway_broker, "fv-ada\nfv-bob", 6)
+    # It ends by itself.
+    await_friendship(gateway_broker, "fv-ada\nfv-bob", None)

@@ -10,6 +10,7 @@ import pytest
 from gateway.friends.friend_filter import FriendFilter
 from gateway.notices import event_notices
 from gateway.notices.event_notices import FRESH_MS, LATE_MS, EventNotices, Notice, kind_of
+from gateway.shares.share import Terms
 from gateway.users.rights import Rights
 from tests.gateway.friends.test_told_events import AWAY, HOME, NOW, Homes, around, event, fence
 from waylog.messages import Event
@@ -21,9 +22,12 @@ class Teller:
     def __init__(self) -> None:
         self.now_ms = NOW + 1_000
         self.friends: dict[str, dict[str, int]] = {"bob": {"ada": 1_000}, "ada": {"bob": 2_000}}
+        self.coarse: dict[str, dict[str, Terms]] = {}
         self.notices = EventNotices(
             FriendFilter(Homes(), b"secret"),
-            lambda user: Rights(friends=self.friends.get(user, {})),
+            lambda user: Rights(
+                friends=self.friends.get(user, {}), coarse=self.coarse.get(user, {})
+            ),
             lambda: self.now_ms,
         )
 
@@ -157,3 +161,13 @@ def test_for_owntracks_it_is_a_transition_that_friends_do_not_get(teller: Teller
     assert transition["private"] is True
     assert teller.told(fence(transition="dwell"))[0].transition("ph") is None
     assert teller.told(event("silence", transition="begin"))[0].transition("ph") is None
+
+
+def test_who_is_shown_squares_is_told_of_no_fence_and_no_meeting(teller: Teller) -> None:
+    teller.coarse["bob"] = {"ada": Terms(cell_m=50)}
+    assert users(teller.told(fence(), {"bob": "enter"})) == ["ada"]
+    assert teller.told(meeting()) == []
+    # The other one is told of none either: both would have to see each other.
+    teller.coarse = {"ada": {"bob": Terms(cell_m=50)}}
+    assert teller.told(meeting()) == []
+    assert users(teller.told(fence(), {"bob": "enter"})) == ["ada", "bob"]

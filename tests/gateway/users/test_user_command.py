@@ -206,12 +206,41 @@ def test_a_friendship_begins_now_or_when_it_is_said_to(
         main(["user", "friend", "ada", "bob", "--since", "yesterday", users])
 
 
+def test_a_friendship_has_a_precision_and_an_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    users = f"--users={tmp_path / 'users.db'}"
+    for name in ("ada", "bob"):
+        of(capsys, "user", "add", name, users)
+
+    def shown(*options: str) -> dict[str, Any]:
+        found = of(capsys, "user", "friend", "ada", "bob", *options, users)
+        return {name: found[name] for name in ("friends", "precision", "metres", "until")}
+
+    usual = {"friends": ["bob"], "precision": "exact", "metres": None, "until": None}
+    assert shown() == usual
+    coarse = usual | {"precision": "metres", "metres": 500}
+    assert shown("--metres=500") == coarse
+    ending = coarse | {"until": 4_102_444_800_000}
+    assert shown("--until=2100-01-01T00:00:00Z") == shown() == ending
+    assert shown("--precision=town", "--until=none") == usual | {"precision": "town"}
+    for wrong in ("--precision=street", "--until=soon", "--metres=far"):
+        with pytest.raises(SystemExit):
+            main(["user", "friend", "ada", "bob", wrong, users])
+    taken = of(capsys, "user", "friend", "ada", "bob", "--remove", users)
+    assert taken == {"user": "ada", "friends": []}
+
+
 @pytest.mark.parametrize(
     "words",
     [
         ["friend", "ada", "ada"],
         ["friend", "ada", "nobody"],
         ["friend", "nobody", "ada"],
+        ["friend", "ada", "bob", "--precision=metres"],
+        ["friend", "ada", "bob", "--metres=49"],
+        ["friend", "ada", "bob", "--precision=town", "--metres=500"],
+        ["friend", "ada", "bob", "--until=2026-05-31"],
         ["limit", "ada", "--devices=0"],
         ["allow", "ada", "publish", ""],
     ],
@@ -220,7 +249,8 @@ def test_wrong_rights_are_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
     users = f"--users={tmp_path / 'users.db'}"
-    of(capsys, "user", "add", "ada", users)
+    for name in ("ada", "bob"):
+        of(capsys, "user", "add", name, users)
     assert main(["user", *words, users]) == 1
     assert len(capsys.readouterr().err.splitlines()) == 1
 

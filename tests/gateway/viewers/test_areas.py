@@ -13,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gateway.friends.home_blur import RADIUS_M
+from gateway.shares.share import Terms
 from gateway.users.auth import Identity
 from gateway.users.rights import Rights
 from gateway.viewers.areas import COUNT_TICKS, Area, AreaViewer
@@ -403,3 +404,51 @@ def test_a_friendship_that_ends_is_seen_at_once_by_its_viewers_only() -> None:
     assert bob.points == {"bob/phone"}
     assert bob.client.names == {0: "bob/phone"}
     assert other.points == {"bob/phone", "ada/phone"}
+
+
+def coarse(metres: int) -> Identity:
+    """Return bob, who is shown squares of ada's devices."""
+    return Identity("bob", rights=replace(BOB.rights, coarse={"ada": Terms(cell_m=metres)}))
+
+
+def test_a_friend_who_sees_squares_sees_their_middles_and_others_see_positions() -> None:
+    town = Town()
+    town.fix("ada/phone", 47.2, 9.5, speed=1.5, course=90.0)
+    exact, square = Page(town, BOB).look(WORLD, 1), Page(town, coarse(5_000)).look(WORLD, 1)
+    square.look(WORLD, 1, ["ada/phone"])
+    town.tick()
+    assert exact.points == square.points == {"ada/phone"}
+    assert exact.client.points is not None and square.client.points is not None
+    seen, told = exact.client.points["ada/phone"], square.client.points["ada/phone"]
+    grid = town.filter.grid_for("ada", Terms(cell_m=5_000))
+    assert grid is not None
+    assert (seen.lat, seen.lon, seen.speed) == (47.2, 9.5, 1.5)
+    assert [told.lat, told.lon] == pytest.approx(grid.centre(47.2, 9.5))
+    assert (told.speed, told.course, told.accuracy) == (None, None, 2_500)
+    assert square.client.chosen["ada/phone"].lat == told.lat
+    # A way within the square, in one step of time, is no news: not even that there is one.
+    square.read()
+    town.fix("ada/phone", 47.2 + (told.lat - 47.2) / 2, 9.5)
+    town.tick()
+    assert exact.read()
+    assert square.read() == []
+
+
+def test_changed_terms_and_a_friendship_that_is_over_change_the_picture() -> None:
+    town = Town()
+    town.fix("ada/phone", 47.2, 9.5)
+    bob = Page(town, BOB).look(WORLD, 1)
+    town.tick()
+    assert bob.points == {"ada/phone"}
+    assert bob.client.points is not None
+    assert bob.client.points["ada/phone"].lat == 47.2
+    bob.viewer.identity = coarse(5_000)
+    assert bob.read() == []
+    town.tick()
+    bob.read()
+    assert bob.client.points["ada/phone"].lat != 47.2
+    ended = replace(BOB.rights, ends={"ada": 1})
+    bob.viewer.identity = Identity("bob", rights=ended)
+    town.tick()
+    bob.read()
+    assert bob.points == set()

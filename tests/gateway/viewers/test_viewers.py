@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import thread_time
@@ -16,6 +17,7 @@ from msgspec import convert
 from gateway.friends.friend_events import FriendEventFilter
 from gateway.friends.friend_filter import FriendFilter
 from gateway.observability.metrics import GatewayMetrics
+from gateway.shares.share import Terms
 from gateway.users.auth import Identity
 from gateway.users.database import UserStore
 from gateway.users.permissions import Permissions
@@ -361,3 +363,61 @@ def test_who_wants_no_events_costs_nothing_and_may_want_them_again(tmp_path: Pat
     assert live.cursor == written("location", 0, 8)
     viewers.remove(viewer)
     assert not viewers.watching
+
+
+async def test_each_friend_is_told_by_the_terms_of_the_own_friendship(tmp_path: Path) -> None:
+    places = Places(None)
+    friend_filter = FriendFilter(places, b"secret")
+    permissions = Permissions(_store(tmp_path))
+    viewers = Viewers((), GatewayMetrics(), permissions, FriendEventFilter(friend_filter))
+    town, rights = Terms(cell_m=5_000), Rights(friends={"ada": 0})
+    exact = viewers.add(Filter(), Identity("bob", rights=rights))
+    coarse = [
+        viewers.add(Filter(box=box), Identity(name, rights=replace(rights, coarse={"ada": town})))
+        for name, box in (("cyd", None), ("dan", None), ("eve", BoundingBox.of((9.4, 47, 9.6, 48))))
+    ]
+    grid = friend_filter.grid_for("ada", town)
+    assert grid is not None
+    middle = grid.centre(47.1, 9.5)
+
+    def came(offset: int, lat: float, lon: float) -> None:
+        where = {"device": "ada/phone", "user": "ada", "lat": lat, "lon": lon}
+        times = {"time": 10**12 + offset, "received": 10**12 + offset}
+        fix = convert({"id": str(offset), **times, **where, "speed": 2.0}, Fix)
+        viewers.on_events([event("ada/phone", offset, lat=lat, lon=lon, value=encode(fix))])
+
+    for offset in range(3):
+        came(offset, middle[0] + offset * 1e-4, middle[1])
+    came(3, middle[0] + 0.2, middle[1])
+    assert [live.event.lat for live in exact.take()] == [
+        *(middle[0], round(middle[0] + 1e-4, 5), round(middle[0] + 2e-4, 5)),
+        round(middle[0] + 0.2, 5),
+    ]
+    for viewer in coarse:
+        told = [live.event for live in viewer.take()]
+        assert [each.offset for each in told] == [0, 3]
+        assert (told[0].lat, told[0].lon) == middle
+        assert b"speed" not in told[0].value
+        assert b"999999999" not in told[0].value  # times are rounded
+    # What was missed is told alike; a small box does not find the position in the square.
+    missed = [event("ada/phone", 9, lat=47.1, lon=9.5, value=encode(_fix_at(47.1, 9.5)))]
+    again = FriendEventFilter(friend_filter)
+    [told_late] = coarse[0].shown_of_before(missed, again)
+    assert (told_late.lat, told_late.lon) == middle
+    edge = BoundingBox.of((9.4999, 47.0999, 9.5001, 47.1001))
+    coarse[1].wanted.box = edge
+    assert coarse[1].shown_of_before(missed, FriendEventFilter(friend_filter)) == []
+
+
+def _fix_at(lat: float, lon: float) -> Fix:
+    where = {"device": "ada/phone", "user": "ada", "lat": lat, "lon": lon}
+    return convert({"id": "late", "time": 10**12, "received": 10**12, **where}, Fix)
+
+
+def test_who_is_told_by_other_terms_is_told_nothing_without_a_filter() -> None:
+    rights = Rights(friends={"ada": 0}, coarse={"ada": Terms(cell_m=500)})
+    viewer = viewer_of(Identity("bob", rights=rights))
+    live = LiveEvent(event(value=encode(_fix_at(47.1, 9.5))), 0, "")
+    live.told, live.told_ms = LiveEvent(live.event, 0, ""), 10**12
+    viewer.offer(Batch([live], 0, 1))
+    assert viewer.take() == []

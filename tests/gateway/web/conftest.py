@@ -85,6 +85,7 @@ class FakeGateway:
         self.device_tokens: list[dict[str, Any]] = []
         self.zones: dict[str, dict[str, Any]] = {}
         self.events: list[dict[str, Any]] = []  # of zones, by time
+        self.friends: list[dict[str, Any]] = []  # whose devices the user sees
         self.channels: dict[str, dict[str, Any]] = {}
         self.alert_settings: dict[str, Any] = {}
         self.place_edits: dict[str, dict[str, Any]] = {}
@@ -181,6 +182,8 @@ class FakeGateway:
         app.router.add_put("/v1/geofences/{zone}", self._save_zone)
         app.router.add_delete("/v1/geofences/{zone}", self._delete_zone)
         app.router.add_get("/v1/events", self._events)
+        app.router.add_get("/v1/friends", self._friends)
+        app.router.add_get("/v1/friends/requests", self._friend_requests)
         app.router.add_get("/v1/alert-channels", self._channels)
         app.router.add_post("/v1/alert-channels", self._make_channel)
         app.router.add_get("/v1/alert-channels/kinds", self._kinds)
@@ -255,6 +258,12 @@ class FakeGateway:
     async def _delete_zone(self, request: web.Request) -> web.Response:
         del self.zones[request.match_info["zone"]]
         return web.Response(status=204)
+
+    async def _friends(self, _: web.Request) -> web.Response:
+        return web.json_response({"shown_to": [], "seen": self.friends})
+
+    async def _friend_requests(self, _: web.Request) -> web.Response:
+        return web.json_response({"received": [], "sent": [], "blocked": []})
 
     async def _events(self, request: web.Request) -> web.Response:
         seen = int(request.query["after"] or 0)

@@ -60,11 +60,24 @@ def _encoded(found: Mapping[str, Any]) -> Documents:
 def _account(services: Services, user: str) -> dict[str, Any]:
     users = services.users
     friendships = users.rights.friendships((user,))
+    requests = users.friend_requests
     return {
         "user": user,
         "since": users.user_since(user),
-        "shown_to": {friend: since for (own, friend), since in friendships.items() if own == user},
-        "seen": {other: since for (other, own), since in friendships.items() if own == user},
+        "shown_to": {
+            friend: each.since for (own, friend), each in friendships.items() if own == user
+        },
+        "seen": {other: each.since for (other, own), each in friendships.items() if own == user},
+        "shown_how": {
+            friend: {"precision": each.precision, "metres": each.metres, "until": each.until}
+            for (own, friend), each in friendships.items()
+            if own == user
+        },
+        "friend_requests": {
+            "received": {each.user: each.created for each in requests.received(user)},
+            "sent": {each.user: each.created for each in requests.sent(user)},
+            "blocked": requests.blocked(user),
+        },
         "device_tokens": users.device_tokens(user),
         "shares": [
             {

@@ -9,13 +9,13 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from gateway.formats.values import time_ms
 from gateway.http.ingest.ingest import Ingest
 from gateway.http.requests.browsers import url_of_platform
 from gateway.http.requests.own_users import Reasons, own_user
 from gateway.http.requests.responses import COMMAND_BYTES_MAX, Refused, json_answer
 from gateway.http.requests.services import Services
-from gateway.shares.share import METRES_MAX, METRES_MIN, Offer, Precision, Share
+from gateway.http.routes.people.asked_terms import Time, metres_of, time_of
+from gateway.shares.share import Offer, Precision, Share
 from gateway.shares.share_table import SHARES_MAX, TooManyShares
 from gateway.users.admission import QuotaExceeded
 from gateway.users.auth import Identity
@@ -30,8 +30,6 @@ _NAME_CHARACTERS_MAX: Final = 100
 _PERIOD_DAYS_MAX: Final = 31
 _DAY_MS: Final = 86_400_000
 
-_Time = str | int | float
-
 _REASONS: Final = Reasons(
     "shares are for users who have signed in",
     "a token of one device cannot see, make or end shares",
@@ -41,10 +39,10 @@ _REASONS: Final = Reasons(
 
 class _Asked(msgspec.Struct, forbid_unknown_fields=True, rename={"begin": "from", "end": "to"}):
     devices: list[str]
-    until: _Time
+    until: Time
     name: str = ""
-    begin: _Time | None = None
-    end: _Time | None = None
+    begin: Time | None = None
+    end: Time | None = None
     precision: Precision = "exact"
     metres: int | None = None
     hides_home: bool = True
@@ -112,7 +110,7 @@ class ShareRoutes:
             from_ms=from_ms,
             to_ms=to_ms,
             precision=asked.precision,
-            metres=_metres_of(asked),
+            metres=metres_of(asked.precision, asked.metres),
             hides_home=asked.hides_home,
         )
         shares = self._services.users.shares
@@ -132,7 +130,7 @@ class ShareRoutes:
         return answer
 
     def _until_of(self, asked: _Asked, now: int) -> int:
-        until = _time_of("until", asked.until)
+        until = time_of("until", asked.until)
         days = self._services.limits.share_days_max
         if not now < until <= now + days * _DAY_MS:
             raise Refused(400, f"until must be in the next {days} days (--share-days-max)")
@@ -171,34 +169,17 @@ def _devices_of(asked: _Asked, user: str) -> tuple[str, ...]:
     return devices
 
 
-def _time_of(name: str, value: _Time) -> int:
-    time = time_ms(value)
-    if time is None:
-        raise Refused(400, f"{name} must be milliseconds, seconds or ISO 8601")
-    return time
-
-
 def _period_of(asked: _Asked, now: int) -> tuple[int, int] | tuple[None, None]:
     if asked.begin is None and asked.end is None:
         return None, None
     if asked.begin is None or asked.end is None:
         raise Refused(400, "a period has from and to; a live share has neither")
-    begin, end = _time_of("from", asked.begin), _time_of("to", asked.end)
+    begin, end = time_of("from", asked.begin), time_of("to", asked.end)
     if not begin < end <= now:
         raise Refused(400, "a period must have passed, and begin before it ends")
     if end - begin > _PERIOD_DAYS_MAX * _DAY_MS:
         raise Refused(400, f"a period has at most {_PERIOD_DAYS_MAX} days")
     return begin, end
-
-
-def _metres_of(asked: _Asked) -> int | None:
-    if asked.precision != "metres":
-        if asked.metres is not None:
-            raise Refused(400, 'metres belong to {"precision": "metres"}')
-        return None
-    if asked.metres is None or not METRES_MIN <= asked.metres <= METRES_MAX:
-        raise Refused(400, f"metres must be {METRES_MIN} to {METRES_MAX}")
-    return asked.metres
 
 
 def _name_of(text: str) -> str:

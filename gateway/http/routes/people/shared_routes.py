@@ -108,7 +108,7 @@ async def _track_of(
     device: str, identity: Identity, share: Share, services: Services
 ) -> list[bytes]:
     assert share.from_ms is not None and share.to_ms is not None
-    terms = terms_of(identity)
+    terms = terms_of(identity, share.user)
     return await services.archive.track(
         *(device, share.from_ms, share.to_ms),
         recent=services.location_view.track_pieces(device),

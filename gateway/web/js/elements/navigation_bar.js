@@ -33,6 +33,20 @@ export class NavigationBar extends HTMLElement {
     if (link) link.hidden = !offered;
   }
 
+  /**
+   * Show how many things of a view wait for the viewer.
+   * @param {ViewName} name
+   * @param {string} text that says so, and is empty for none
+   * @param {number} number
+   */
+  count(name, text, number) {
+    const link = this.links.get(name);
+    const before = link?.querySelector(".waiting");
+    if (!link || (before?.getAttribute("data-count") ?? "0") === String(number)) return;
+    before?.remove();
+    if (number) link.append(make("b", { className: "waiting", "data-count": number }, make("span", { "aria-hidden": "true", text: String(number) }), make("span", { className: "visually-hidden", text })));
+  }
+
   /** @param {ViewName} chosen */
   mark(chosen) {
     for (const [name, link] of this.links) {

@@ -74,6 +74,7 @@ async function file(request) {
 const LANGUAGES = ["en", "de"];
 const KEYS = {
   enter: "event.enter", leave: "event.leave", dwell: "event.dwell", silence: "event.silence", speeding: "event.speeding", arrival: "event.arrival",
+  friend_request: "friends.asks_you",
 };
 
 self.addEventListener("push", (event) => event.waitUntil(show(event.data)));
@@ -94,9 +95,9 @@ async function show(data) {
   try { message = data.json(); } catch { /* shown without words: a push has to show something */ }
   const catalogue = await texts();
   const kind = message.transition ?? message.type;
-  const words = { device: String(message.device ?? "").split("/").slice(1).join("/"), zone: message.fence ?? message.place ?? "" };
+  const words = { device: String(message.device ?? "").split("/").slice(1).join("/"), zone: message.fence ?? message.place ?? "", user: message.user ?? "" };
   const text = (catalogue[KEYS[kind]] ?? "{device} {zone}").replace(/\{(\w+)\}/g, (_, name) => words[name] ?? "");
-  await self.registration.showNotification("Waylog", { body: text.trim(), tag: `${message.device} ${kind} ${words.zone}`, icon: "/static/icons/192.png" });
+  await self.registration.showNotification("Waylog", { body: text.trim(), tag: `${message.device ?? words.user} ${kind} ${words.zone}`, icon: "/static/icons/192.png" });
 }
 
 self.addEventListener("notificationclick", (event) => {

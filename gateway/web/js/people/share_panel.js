@@ -4,16 +4,15 @@ import { attempt, complain } from "../complaints.js";
 import * as api from "../api.js";
 import { iconButton, make, setText } from "../dom.js";
 import { copyable } from "../elements/copyable.js";
-import { distance, moment } from "../format.js";
+import { moment } from "../format.js";
 import { t } from "../i18n.js";
+import { PRECISIONS, precisionOf, precisionText } from "./showing_terms.js";
 
-/** @import { NewShare, OwnShare, Precision, ShareOffer } from "../types/api.js" */
+/** @import { NewShare, OwnShare, ShareOffer } from "../types/api.js" */
 
 const HOUR_MS = 3600e3;
 /** @type {[hours: number, text: string][]} */
 const LIFETIMES = [[1, t("share.hour")], [8, t("share.hours_8")], [24, t("share.day")], [7 * 24, t("share.week")], [30 * 24, t("share.month")]];
-/** @type {[value: string, text: string][]} */
-const PRECISIONS = [["exact", t("share.exact")], ["500", t("share.about", { length: distance(500) })], ["2000", t("share.about", { length: distance(2000) })], ["town", t("share.town")]];
 
 export class SharePanel extends HTMLElement {
   /** Events: `announce` (detail: a text for screen readers). */
@@ -114,12 +113,10 @@ export class SharePanel extends HTMLElement {
       complain(this.error, new Error(t("share.choose_device")));
       return;
     }
-    const precision = this.precision.value;
-    const metres = Number(precision);
     /** @type {ShareOffer} */
     const offer = {
       devices: chosen, until: Date.now() + Number(this.lifetime.value) * HOUR_MS, name: this.name.value, hides_home: this.home.checked,
-      ...(metres ? { precision: "metres", metres } : { precision: /** @type {Precision} */ (precision) }),
+      ...precisionOf(this.precision.value),
       ...(this.kind.value === "period" ? { from: new Date(this.from.value).getTime(), to: Math.min(Date.now() - 1000, new Date(this.to.value).getTime()) } : {}),
     };
     this.submit.disabled = true;
@@ -166,7 +163,7 @@ export class SharePanel extends HTMLElement {
     const facts = [
       share.name ? names : "",
       share.live ? t("share.live") : t("shared.period", { from: moment(share.from ?? 0), to: moment(share.to ?? 0) }),
-      share.precision === "exact" ? "" : share.precision === "town" ? t("share.town") : t("share.about", { length: distance(share.metres ?? 0) }),
+      precisionText(share),
       share.hides_home ? "" : t("share.home_shown"),
       t("share.until", { time: moment(share.until) }),
     ];

@@ -94,6 +94,30 @@ export interface NewSecondFactor {
 export interface Friend {
   user: string;
   since: number;
+  precision: Precision;
+  metres: number | null;
+  until: number | null;
+}
+
+/** What PUT /v1/friends/{user} takes; what is not named stays as it is. */
+export interface ShowingTerms {
+  precision?: Precision;
+  metres?: number;
+  until?: number | null;
+}
+
+/** A request that waits for an answer. */
+export interface OpenRequest {
+  user: string;
+  time: number;
+  until: number;
+}
+
+/** GET /v1/friends/requests. */
+export interface FriendRequestLists {
+  received: OpenRequest[];
+  sent: OpenRequest[];
+  blocked: string[];
 }
 
 /** GET /v1/friends. */

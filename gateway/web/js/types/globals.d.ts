@@ -18,6 +18,7 @@ import type { DevicePanel } from "../elements/device_panel.js";
 import type { MapNotice } from "../elements/map_notice.js";
 import type { NavigationBar } from "../elements/navigation_bar.js";
 import type { OfflineNotice } from "../elements/offline_notice.js";
+import type { PersonList } from "../live/person_list.js";
 import type { PipelineStrip } from "../elements/pipeline_strip.js";
 import type { PlaceDetails } from "../elements/place_details.js";
 import type { PlaceSearch } from "../elements/place_search.js";
@@ -58,6 +59,7 @@ declare global {
     "month-calendar": MonthCalendar;
     "navigation-bar": NavigationBar;
     "offline-notice": OfflineNotice;
+    "person-list": PersonList;
     "pipeline-strip": PipelineStrip;
     "place-details": PlaceDetails;
     "place-list": PlaceList;

@@ -8,6 +8,7 @@ import { ALSO_MAX } from "../url_state.js";
 import "../elements/chosen_devices.js";
 import "../elements/device_list.js";
 import "../elements/device_panel.js";
+import "../live/person_list.js";
 
 /** @import { App } from "../app.js" */
 /** @import { DeviceRecord } from "../device_store.js" */
@@ -29,6 +30,7 @@ export function open(app, room) {
 }
 
 class LiveView {
+  people = make("person-list", { id: "people-list" });
   list = make("device-list", { id: "list", tabindex: "-1" });
   chosen = make("chosen-devices", { id: "chosen" });
   panel = make("device-panel", { id: "device", role: "region", hidden: true });
@@ -62,7 +64,8 @@ class LiveView {
     this.map = app.map;
     this.framed = Boolean(app.state.view);
     this.wanted = app.state.device;
-    room.append(this.chosen, this.list);
+    this.people.app = app;
+    room.append(this.chosen, this.people, this.list);
     document.body.append(this.panel, this.strip);
     this.panel.setAttribute("aria-labelledby", "device-name");
     this.panel.name.id = "device-name";
@@ -129,7 +132,10 @@ class LiveView {
       panel.refresh();
       app.announce(`${record.name}: ${record.address.display_name}`);
     });
-    on("known", () => { this.listStale = true; });
+    on("known", () => {
+      this.listStale = true;
+      this.people.load(true);
+    });
     on("resolved", (took) => this.pushTimes.push(took));
     on("theme", () => panel.drawChart());
     on("map", () => {
@@ -151,6 +157,11 @@ class LiveView {
       element.addEventListener(name, (event) => act(/** @type {CustomEvent} */ (event).detail)));
     const { chosen } = this;
     on(list, "pick", ({ record, also }) => (also ? this.choose(record, { fly: true }) : this.select(record)));
+    on(this.people, "pick", (record) => {
+      this.select(record, { fly: false });
+      this.setFollowing(true);
+    });
+    on(this.people, "looked-up", () => this.watch());
     on(list, "ask", (query) => this.searchSoon(query));
     on(chosen, "pick", (device) => this.select(app.store.get(device) ?? null));
     on(chosen, "drop", (device) => this.setAlso([...this.also].filter((other) => other !== device)));
@@ -237,7 +248,7 @@ class LiveView {
   watch() {
     const { area } = this.app;
     const selected = this.selected?.device ?? this.wanted;
-    area.watch([...(selected ? [selected] : []), ...this.also, ...this.found]);
+    area.watch([...(selected ? [selected] : []), ...this.also, ...this.found, ...this.people.devices]);
   }
 
   /** @param {string} query */
@@ -328,6 +339,7 @@ class LiveView {
     this.wanted = null;
     this.map.setDetails({ track: [], gaps: [], accuracy: null, places: [] });
     this.list.select(record);
+    this.people.select(record);
     this.panel.show(record, app.state.track);
     app.remember({ device: record?.device ?? null });
     this.markSelection();
@@ -368,6 +380,8 @@ class LiveView {
     // Thousands of rows are sorted once a second, a handful as soon as something changes.
     if ((this.listStale && (app.store.size < 500 || now - this.listDrawn > 1000)) || now - this.listDrawn > 1000) {
       list.refresh();
+      this.people.refresh();
+      this.people.load();
       this.panel.refresh();
       this.listStale = false;
       this.listDrawn = now;

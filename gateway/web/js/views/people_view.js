@@ -49,12 +49,14 @@ class PeopleView {
     for (const panel of [this.friends, this.shares, this.account, this.users]) {
       panel.addEventListener("announce", (event) => app.announce(/** @type {CustomEvent<string>} */ (event).detail, true));
     }
+    this.friends.addEventListener("asked", (event) => app.tellAsked(/** @type {CustomEvent<number>} */ (event).detail));
     this.tabs.choose("shares");
     app.addEventListener("known", () => { if (this.shown) this.load(); });
   }
 
   show() {
     this.shown = true;
+    if (this.app.askedBy) this.tabs.choose("friends");
     this.app.map.showDevices(null);
     this.load();
   }

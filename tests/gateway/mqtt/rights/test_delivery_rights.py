@@ -497,3 +497,70 @@ def test_a_message_that_friends_cannot_be_told_of_is_told_to_its_owner_only(
     assert lats(ada.received()) == lats(bob.received()) == [48.0]
     (line,) = caplog.records
     assert "a message of 'owntracks/ada/phone' is left out" in line.getMessage()
+
+
+def test_a_friend_gets_messages_by_the_terms_of_the_friendship(store: UserStore) -> None:
+    store.add("cyd")
+    store.rights.befriend("ada", "bob", since=0, precision="town")
+    store.rights.befriend("ada", "cyd", since=0)
+    server = Server(store, Log(), "a")
+    bob, _ = server.client("bob")
+    cyd, _ = server.client("cyd")
+    for client in (bob, cyd):
+        client.subscribe("owntracks/+/+")
+    clock_s = int(time.time()) - 60
+    server.publish(47.0, retain=True, vel=30, batt=50, tst=clock_s)
+    server.publish(47.00001, retain=True, tst=clock_s)
+    [square] = lats(bob.received())
+    assert lats(cyd.received()) == [47.0, 47.00001]
+    assert 0 < abs(square - 47.0) < 0.03
+    late, _ = server.client("bob", "late")
+    received = late.subscribe("owntracks/+/+")
+    assert lats(received) == [square]
+    assert b"vel" not in received and b"batt" not in received
+    server.enters("school")
+    for kind in ("lwt", "encrypted"):
+        server.publish(47.0, _type=kind, data="sealed by its owner")
+    assert not bob.received()
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_waits_in_a_form_that_tells_more_than_may_be_told_now_is_not_delivered(
+    store: UserStore, restarts: bool
+) -> None:
+    log = Log()
+    server = Server(store, log, "a")
+    bob, _ = server.client("bob")
+    bob.subscribe("owntracks/+/+")
+    bob.lose()
+    server.publish(47.0)
+    server.publish(1.0, "owntracks/bob/phone")
+    if restarts:
+        server.worker.turn()
+        server.worker.stop()
+    store.rights.befriend("ada", "bob", precision="town")
+    server.permissions.look()
+    if restarts:
+        server = Server(store, log, "b")
+    _, received = server.client("bob")
+    assert lats(received) == [1.0]
+
+
+def test_what_waits_goes_with_a_friendship_that_has_ended_by_itself(store: UserStore) -> None:
+    server = Server(store, Log(), "a")
+    until = int(time.time() * 1000) + 1_500
+    store.rights.befriend("ada", "bob", until=until)
+    server.permissions.look()
+    bob, _ = server.client("bob")
+    bob.subscribe("owntracks/+/+")
+    server.publish(47.0)
+    assert lats(bob.received()) == [47.0]
+    bob.lose()
+    server.publish(48.0)
+    while time.time() * 1000 <= until:
+        time.sleep(0.02)
+    # Even before anybody has looked nothing more is told.
+    server.publish(49.0)
+    server.permissions.look()
+    _, received = server.client("bob")
+    assert lats(received) == []

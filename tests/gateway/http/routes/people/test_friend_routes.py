@@ -85,3 +85,135 @@ async def test_what_is_refused(gateway: Gateway, ada: Login, bob: Login) -> None
 
 def gateway_cookie(gateway: Gateway) -> str:
     return f"waylog-{gateway.users.rights.secret('session cookie', 4).hex()}"
+
+
+async def test_how_precisely_and_until_when_is_chosen_and_changed(
+    gateway: Gateway, ada: Login, bob: Login
+) -> None:
+    path = f"/v1/friends/{bob.name}"
+    async with gateway.client(ada) as client, gateway.client(bob) as other:
+
+        async def shown() -> dict[str, Any]:
+            [own] = (await json_of(await client.get("/v1/friends")))["shown_to"]
+            [seen] = (await json_of(await other.get("/v1/friends")))["seen"]
+            assert seen == own | {"user": ada.name}
+            found: dict[str, Any] = {name: own[name] for name in ("precision", "metres", "until")}
+            return found
+
+        assert (await client.put(path)).status == 204
+        assert await shown() == {"precision": "exact", "metres": None, "until": None}
+        until = now_ms() + 3_600_000
+        asked = {"precision": "metres", "metres": 500, "until": until}
+        assert (await client.put(path, json=asked)).status == 204
+        assert await shown() == asked
+        # What old clients send changes nothing, and what is not named stays.
+        assert (await client.put(path)).status == 204
+        assert await shown() == asked
+        assert (await client.put(path, json={"precision": "town"})).status == 204
+        assert await shown() == {"precision": "town", "metres": None, "until": until}
+        assert (await client.put(path, json={"until": None})).status == 204
+        assert await shown() == {"precision": "town", "metres": None, "until": None}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        *({"precision": "street"}, {"precision": "metres"}, {"metres": 500}),
+        *({"precision": "metres", "metres": 49}, {"precision": "metres", "metres": 50_001}),
+        *({"precision": "town", "metres": 500}, {"until": 1}, {"until": "tomorrow"}),
+        *({"until": True}, {"untill": 1}, []),
+    ],
+)
+async def test_terms_that_there_are_not_are_refused(
+    gateway: Gateway, ada: Login, bob: Login, asked: Any
+) -> None:
+    async with gateway.client(ada) as client:
+        answer = await client.put(f"/v1/friends/{bob.name}", json=asked)
+        assert answer.status == 400, await answer.text()
+        assert await json_of(await client.get("/v1/friends")) == {"shown_to": [], "seen": []}
+
+
+async def test_a_friendship_ends_by_itself_and_nothing_is_shown_any_more(
+    gateway: Gateway, ada: Login, bob: Login
+) -> None:
+    async with gateway.client(ada) as client, gateway.client(bob) as other:
+        until = now_ms() + 5_000
+        assert (await client.put(f"/v1/friends/{bob.name}", json={"until": until})).status == 204
+        fix = {"device": "phone", "lat": 47.5, "lon": 9.9, "time": now_ms() + 1}
+        await json_of(await client.post("/v1/positions", json=fix))
+        await answered(lambda: devices(gateway, bob))
+        path = f"/v1/devices/{ada.name}%2Fphone"
+        assert (await other.get(path)).status == 200
+        await answered(lambda: devices(gateway, bob), lambda found: not found)
+        assert until <= now_ms() < until + 2_000
+        assert (await other.get(path)).status == 403
+        assert await friends(gateway, ada) == {"shown_to": [], "seen": []}
+
+
+async def requests_of(gateway: Gateway, user: Login) -> dict[str, list[str]]:
+    async with gateway.client(user) as client:
+        found = await json_of(await client.get("/v1/friends/requests"))
+    sides = {side: [each["user"] for each in found[side]] for side in ("received", "sent")}
+    return sides | {"blocked": found["blocked"]}
+
+
+async def test_a_user_asks_and_the_other_one_shows_or_declines(
+    gateway: Gateway, ada: Login, bob: Login
+) -> None:
+    nothing: dict[str, list[str]] = {"received": [], "sent": [], "blocked": []}
+    async with gateway.client(ada) as client, gateway.client(bob) as other:
+        assert (await other.post(f"/v1/friends/{ada.name}/request")).status == 204
+        assert await requests_of(gateway, ada) == nothing | {"received": [bob.name]}
+        assert await requests_of(gateway, bob) == nothing | {"sent": [ada.name]}
+        [received] = (await json_of(await client.get("/v1/friends/requests")))["received"]
+        assert received["until"] - received["time"] == 30 * 86_400_000
+        # Nothing is shown by asking.
+        assert await friends(gateway, bob) == {"shown_to": [], "seen": []}
+        assert (await other.delete(f"/v1/friends/{ada.name}/request")).status == 204
+        assert await requests_of(gateway, ada) == nothing
+        await other.post(f"/v1/friends/{ada.name}/request")
+        assert (await client.post(f"/v1/friends/{bob.name}/decline")).status == 204
+        answer = await other.post(f"/v1/friends/{ada.name}/request")
+        assert answer.status == 409
+        assert 6 * 86_400 < int(answer.headers["Retry-After"]) <= 7 * 86_400
+        # The other one may ask meanwhile, and is shown something.
+        await client.post(f"/v1/friends/{bob.name}/request")
+        assert (
+            await other.put(f"/v1/friends/{ada.name}", json={"precision": "town"})
+        ).status == 204
+        assert await requests_of(gateway, ada) == await requests_of(gateway, bob) == nothing
+        assert await friends(gateway, ada) == {"shown_to": [], "seen": [bob.name]}
+        assert (await client.post(f"/v1/friends/{bob.name}/request")).status == 409
+
+
+async def test_who_is_blocked_is_not_told_so(gateway: Gateway, ada: Login, bob: Login) -> None:
+    async with gateway.client(ada) as client, gateway.client(bob) as other:
+        await client.put(f"/v1/friends/{bob.name}")
+        assert (await client.put(f"/v1/friends/{bob.name}/block")).status == 204
+        assert await friends(gateway, ada) == {"shown_to": [], "seen": []}
+        assert (await other.post(f"/v1/friends/{ada.name}/request")).status == 204
+        assert (await requests_of(gateway, bob))["sent"] == [ada.name]
+        found = await requests_of(gateway, ada)
+        assert (found["received"], found["blocked"]) == ([], [bob.name])
+        assert (await client.delete(f"/v1/friends/{bob.name}/block")).status == 204
+        assert (await requests_of(gateway, ada))["received"] == [bob.name]
+
+
+async def test_asking_and_blocking_tell_no_more_of_users_than_showing(
+    gateway: Gateway, ada: Login
+) -> None:
+    async with gateway.client(ada) as client:
+        for method, tail in (("PUT", ""), ("POST", "/request"), ("PUT", "/block")):
+            for name, status in ((ada.name, 400), ("nobody-here", 404), ("_operator", 404)):
+                answer = await client.request(method, f"/v1/friends/{name}{tail}")
+                assert answer.status == status, (method, tail, name)
+        # All of it is counted together.
+        statuses = [(await client.post(f"/v1/friends/no{n}/request")).status for n in range(12)]
+        assert statuses[-1] == 429
+        for method, tail in (("PUT", ""), ("PUT", "/block")):
+            assert (await client.request(method, f"/v1/friends/x{tail}")).status == 429
+    phone = Login(ada.name, gateway.users.add_token(ada.name, "phone"))
+    async with gateway.client(phone) as device:
+        assert (await device.get("/v1/friends/requests")).status == 403
+        for method, tail in (("POST", "request"), ("POST", "decline"), ("PUT", "block")):
+            assert (await device.request(method, f"/v1/friends/x/{tail}")).status == 403
