@@ -30,7 +30,7 @@ _Form = tuple["LiveEvent | None", int]
 class LiveEvent:
     """An event with its number in the stream of all events and its encoded forms."""
 
-    __slots__ = (*("_forms", "_sse", "_websocket", "cursor", "event", "number", "told", "told_ms"),)
+    __slots__ = ("_forms", "_sse", "_websocket", "cursor", "event", "number", "told", "told_ms")
 
     def __init__(self, event: ViewEvent, number: int, cursor: str) -> None:
         self.event = event
