@@ -51,7 +51,7 @@ def platform(
             **{"lat": HOME[0], "lon": HOME[1], "label": "home", "name": "At ours"},
             **{"visits": 9, "dwell_s": 360_000.0, "address": "Hauptstrasse 5, Vaduz"},
         }
-        for number in range(100)
+        for number in range(300)
     ]
     (folder / "places").mkdir()
     pq.write_table(pa.Table.from_pylist(rows), folder / "places" / "places.parquet")
@@ -332,6 +332,7 @@ async def test_the_news_of_somebody_at_home_tell_no_shared_subscription_the_stre
     await asyncio.sleep(REACHES_S)
     share = f"$share/cards/owntracks/{ada.name}/+/info"
     cards: list[dict[str, Any]] = []
+    published: list[str] = []
     async with several(platform, bob, share, 6) as members:
         deadline = time.monotonic() + WAIT_S
         # Each member is chosen in its turn, at whichever worker it is.
@@ -340,7 +341,9 @@ async def test_the_news_of_somebody_at_home_tell_no_shared_subscription_the_stre
             parts = {"road": f"Aeulestrasse {len(cards)}", "city": "Vaduz"}
             at_home = {"lat": HOME[0], "lon": HOME[1], "address": parts}
             # A device is told of once in a quarter of an hour.
-            platform.publish(address(f"{ada.name}/d{next(_numbers):02}", now_ms(), **at_home))
+            device = f"{ada.name}/d{len(published):02}"
+            published.append(device)
+            platform.publish(address(device, now_ms(), **at_home))
             await asyncio.sleep(0.1)
             for each in members:
                 while not each.messages.empty():
