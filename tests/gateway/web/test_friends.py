@@ -86,7 +86,10 @@ async def test_a_user_asks_and_the_other_one_chooses_what_is_shown(
         await card.get_by_label("Ends").select_option("hour")
         await self_check(phone)
         assert await phone.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        # What is chosen stands in the form, too: it is gone once it was saved.
+        form = card.get_by_role("combobox")
         await card.get_by_role("button", name="Show my devices: hugo").press("Enter")
+        await expect(form).to_have_count(0)
         await expect(card).to_contain_text("The town alone")
         await expect(people).not_to_contain_text("asks to see you")
         shown = gateway.users.rights.friendships(("gina",))["gina", "hugo"]
@@ -98,6 +101,7 @@ async def test_a_user_asks_and_the_other_one_chooses_what_is_shown(
         await expect(card.get_by_label("How exactly")).to_have_value("town")
         await card.get_by_label("How exactly").select_option("500")
         await card.get_by_role("button", name="Save: hugo").click()
+        await expect(form).to_have_count(0)
         await expect(card).to_contain_text("About 500")
         changed = gateway.users.rights.friendships(("gina",))["gina", "hugo"]
         assert (changed.precision, changed.metres, changed.until) == ("metres", 500, shown.until)
@@ -107,6 +111,7 @@ async def test_a_user_asks_and_the_other_one_chooses_what_is_shown(
         await card.get_by_label("Ends").select_option("day")
         await card.get_by_label("Last day").fill("2099-12-30")
         await card.get_by_role("button", name="Save: hugo").click()
+        await expect(form).to_have_count(0)
         await expect(card).to_contain_text("2099")
         assert asked.complaints == []
         await page.reload()
