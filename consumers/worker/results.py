@@ -29,6 +29,7 @@ Changes: TypeAlias = Mapping[int, Sequence[StateRecord]]
 
 #: Lets librdkafka choose the partition by the key.
 _BY_KEY: Final = -1
+_NOTHING_MORE: Final[dict[str, Any]] = {}
 
 
 class SessionFailed(Exception):
@@ -120,13 +121,13 @@ class ResultProducer:
                 value = keys.seal_value(topic, value, key)
             if partition is None:
                 partition = _BY_KEY
+            more = _NOTHING_MORE
+            if output.headers is not None or output.timestamp is not None:
+                more = _more(output)
             try:
-                if output.headers is None and output.timestamp is None:
-                    produce(topic, value, key, partition)
-                else:
-                    produce(topic, value, key, partition, **_more(output))
+                produce(topic, value, key, partition, **more)
             except BufferError:
-                self._produce_later(wait, topic, value, key, partition, **_more(output))
+                self._produce_later(wait, topic, value, key, partition, **more)
 
     def produce_changes(self, changes: Changes, wait: Callable[[], None]) -> None:
         """Queue changes of states, as `produce` does."""
