@@ -304,7 +304,7 @@ class FriendFilter:
 
     # These yield, because years of visits take longer than one turn of the event loop.
 
-    # Who sees squares is told of no place, visit or trip: they are found in exact positions.
+    # No place, visit or trip is told to those who see squares: they are found in exact positions.
 
     def places(
         self,

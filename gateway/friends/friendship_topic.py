@@ -86,7 +86,7 @@ class FriendshipTopic:
             await self._read()
             self._is_read = True
         shown = await asyncio.to_thread(self._rights.friendships, changed)
-        # Who sees squares is left out: a meeting would tell the position behind them.
+        # Those who see squares are left out: a meeting would tell the position behind them.
         wanted = {pair: each.since for pair, each in shown.items() if each.terms.is_exact}
         changes = list(differences(self._stored, wanted, changed).items())
         for begin in range(0, len(changes), _AT_ONCE):

@@ -22,15 +22,6 @@ from gateway.users.rights import Rights
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[UserStore]:
-    store = UserStore(tmp_path / "users.db")
-    for name in ("ada", "bob", "cyd"):
-        store.add(name)
-    yield store
-    store.close()
-
-
-@pytest.fixture
 def elsewhere(tmp_path: Path, store: UserStore) -> Iterator[UserStore]:
     """Yield a second store of the same users, as the command line opens it."""
     other = UserStore(tmp_path / "users.db")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,15 +22,6 @@ from gateway.users.database import UserStore
 from gateway.users.permissions import Permissions, Visibility, terms_of, visibility_of
 from gateway.users.rights import Rights, Showing
 from waylog.observability.telemetry import now_ms
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[UserStore]:
-    store = UserStore(tmp_path / "users.db")
-    for name in ("ada", "bob", "cyd"):
-        store.add(name)
-    yield store
-    store.close()
 
 
 def shown(store: UserStore, friend: str = "bob") -> Showing:
@@ -265,7 +255,7 @@ def test_who_is_blocked_is_not_heard_and_cannot_tell(store: UserStore) -> None:
         assert not requests.ask("ada", name)
     requests.unblock("ada", "bob")
     assert names([*requests.received("ada")]) == ["bob"]
-    # Whom one shows one's devices is not blocked.
+    # A user who is shown the devices is not blocked.
     store.rights.befriend("ada", "cyd")
     assert requests.blocked("ada") == []
     assert requests.sent("cyd") == []
@@ -287,7 +277,7 @@ def test_requests_and_blocks_are_bounded(store: UserStore) -> None:
         requests.ask("ada", name)
     with pytest.raises(TooManyRequests):
         requests.ask("ada", others[-1])
-    # Who is blocked takes no room.
+    # Requests of blocked users take no room.
     requests.block("ada", others[0])
     assert requests.ask("ada", others[-1])
     assert BLOCKED_MAX >= RECEIVED_MAX

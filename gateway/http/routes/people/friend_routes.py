@@ -71,7 +71,7 @@ class OpenRequest(msgspec.Struct, frozen=True):
 
 
 class FriendRequestLists(msgspec.Struct, frozen=True):
-    """Who asks to be shown one's devices, whom one has asked oneself, and who is blocked."""
+    """The requests to a user and those of the user that are open, and the users it has blocked."""
 
     received: list[OpenRequest]
     sent: list[OpenRequest]
