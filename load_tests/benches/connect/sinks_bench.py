@@ -19,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,14 +35,21 @@ from waylog.messages import Fix, encode, fix_id
 _TOPIC: Final = Topic("bench-fixes", 4, {})
 _DEVICES: Final = 1000
 _LIMIT_S: Final = 600.0
-_INSERTED: Final = "SELECT n_tup_ins FROM pg_stat_user_tables WHERE relname = 'fixes'"
+_LAST_STORED: Final = "SELECT count(*) FROM fixes WHERE id = ANY(%s)"
 _LETTERS: Final = {
     "errors.tolerance": "all",
     "errors.deadletterqueue.topic.name": "bench-letters",
     "errors.deadletterqueue.topic.replication.factor": "1",
 }
-#: Statistics are up to a second behind.
-_NEARLY: Final = 0.9
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """The records of the topic that a target accepts."""
+
+    count: int
+    #: The id of each device's last one: a target that has them all has nearly all records.
+    last_ids: list[str]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -75,12 +83,11 @@ def main(argv: list[str] | None = None) -> int:
         folder = Path(name)
         with broker_process(folder) as servers:
             ensure_topics(servers, [_TOPIC])
-            refused = _load(servers, arguments.records, arguments.refused / 100)
+            loaded = _load(servers, arguments.records, arguments.refused / 100)
             target = _to_postgresql if arguments.kind == "postgresql" else _to_http
-            stored = arguments.records - refused
             with (
                 worker_process(folder, servers) as worker,
-                target(arguments, stored) as (config, done),
+                target(arguments, loaded) as (config, done),
             ):
                 common = {
                     "topics": _TOPIC.name,
@@ -88,7 +95,7 @@ def main(argv: list[str] | None = None) -> int:
                     "value.converter": arguments.converter,
                     "value.converter.schemas.enable": "false",
                     "consumer.override.max.poll.records": str(arguments.poll),
-                } | (_LETTERS if refused else {})
+                } | (_LETTERS if loaded.count < arguments.records else {})
                 found = measured(
                     *(worker, arguments.kind, common | config, arguments.records, done)
                 )
@@ -96,9 +103,9 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _load(servers: str, records: int, refused: float) -> int:
-    """Append fixes, a share of which has a text for a number; return how many these are."""
-    chance, bad = random.Random(4711), 0
+def _load(servers: str, records: int, refused: float) -> _Loaded:
+    """Append fixes, a share of which has a text for a number; return the others."""
+    chance, count, last_ids = random.Random(4711), 0, dict[str, str]()
     producer = Producer(producer_config(servers, "bench") | {"linger.ms": 100})
     for number in range(records):
         user = f"user{number % _DEVICES}"
@@ -124,7 +131,9 @@ def _load(servers: str, records: int, refused: float) -> int:
         value = encode(fix)
         if chance.random() < refused:
             value = msgspec.json.encode(msgspec.to_builtins(fix) | {"altitude": "high"})
-            bad += 1
+        else:
+            count += 1
+            last_ids[device] = fix.id
         while True:
             try:
                 producer.produce(_TOPIC.name, value, device)
@@ -132,12 +141,12 @@ def _load(servers: str, records: int, refused: float) -> int:
             except BufferError:
                 producer.poll(0.1)
     assert producer.flush(_LIMIT_S) == 0
-    return bad
+    return _Loaded(count, list(last_ids.values()))
 
 
 @contextmanager
 def _to_postgresql(
-    arguments: Any, stored: int
+    arguments: Any, loaded: _Loaded
 ) -> Iterator[tuple[dict[str, str], Callable[[], bool]]]:
     import psycopg
 
@@ -149,12 +158,16 @@ def _to_postgresql(
             connection.execute("CREATE EXTENSION postgis")
 
         def done() -> bool:
-            # Counting rows all the time would cost the server more than writing them.
-            (inserted,) = connection.execute(_INSERTED).fetchone() or (0,)
-            if inserted < stored * _NEARLY:
+            # Counting rows all the time would cost the server more than writing them, and its
+            # statistics are up to ten seconds behind once nothing is written.
+            try:
+                (last,) = connection.execute(_LAST_STORED, [loaded.last_ids]).fetchone() or (0,)
+            except psycopg.errors.UndefinedTable:
+                return False
+            if last < len(loaded.last_ids):
                 return False
             (rows,) = connection.execute("SELECT count(*) FROM fixes").fetchone() or (0,)
-            return bool(rows >= stored)
+            return bool(rows >= loaded.count)
 
         config = {
             "connector.class": "PostgreSqlSink",
@@ -170,7 +183,7 @@ def _to_postgresql(
 
 
 @contextmanager
-def _to_http(_: Any, stored: int) -> Iterator[tuple[dict[str, str], Callable[[], bool]]]:
+def _to_http(_: Any, loaded: _Loaded) -> Iterator[tuple[dict[str, str], Callable[[], bool]]]:
     with answering_server() as server:
         config = {
             "connector.class": "HttpSink",
@@ -178,7 +191,7 @@ def _to_http(_: Any, stored: int) -> Iterator[tuple[dict[str, str], Callable[[],
             "template": "traccar-json",
             "connections.max": "16",
         }
-        yield config, lambda: server.requests >= stored
+        yield config, lambda: server.requests >= loaded.count
 
 
 if __name__ == "__main__":
