@@ -59,6 +59,9 @@ logger = logging.getLogger(__name__)
 _ANSWER_S: Final = 2.0
 #: Seconds that a session has to last after one that failed before the worker counts as well again.
 _WELL_AFTER_S: Final = 15.0
+#: Seconds from one round of upkeep to the next: late results, signs of life, reports.
+#: A round for each batch would cost the resolver of a few thousand fixes a second some percent.
+_UPKEEP_S: Final = 0.1
 #: The kind of trouble that failed sessions are.
 SESSIONS: Final = "sessions"
 
@@ -166,13 +169,12 @@ class Session(Generic[StateT]):
         settings = self._settings
         counters = self._counters
         reported, last_report = Counters(**vars(counters)), time.monotonic()
-        began = last_report
+        began, upkeep_due = last_report, last_report
         cpu_before = time.process_time()
         while not self._stopping.is_set():
-            if not self._restorer.hangs:
-                self._watchdog.alive()
-            self._status.look()
             messages = self._next_messages()
+            now = time.monotonic()
+            is_upkeep_due = now >= upkeep_due
             try:
                 self._check_void()
                 self._resume_restored()
@@ -181,11 +183,17 @@ class Session(Generic[StateT]):
                     self._process(batch)
                 if self._delays is not None:
                     self._process_due(self._delays, delayed)
-                self._write_late_results()
+                if is_upkeep_due:
+                    self._write_late_results()
                 self._results.settle()
             except TransactionAborted as error:
                 self._begin_again(error)
-            now = time.monotonic()
+            if not is_upkeep_due:
+                continue
+            upkeep_due = now + _UPKEEP_S
+            if not self._restorer.hangs:
+                self._watchdog.alive()
+            self._status.look()
             if now - began > _WELL_AFTER_S:
                 self._status.over(SESSIONS)
             if now - last_report >= settings.report_interval_s:

@@ -206,6 +206,36 @@ async def test_an_event_of_the_log_is_a_notification_that_only_its_owner_can_rea
         running.close()
 
 
+async def test_a_friend_request_is_a_notification_of_who_is_asked(
+    gateway_broker: Broker, browser: Browser, tmp_path: Path
+) -> None:
+    contact = ("--push-contact", "mailto:me@example.org")
+    running = Gateway(tmp_path, gateway_broker.address, *contact, program=ANYWHERE)
+    try:
+        ada, bob, eve = (running.user(f"asked-{name}") for name in ("ada", "bob", "eve"))
+        body = {"endpoint": browser.url, "keys": msgspec.to_builtins(browser.keys)}
+        async with running.client(ada) as client:
+            await json_of(await client.post("/v1/push/subscriptions", json=body), 201)
+            assert (await client.put(f"/v1/friends/{eve.name}/block")).status == 204
+        # One that is repeated is no news, and one of who is blocked is none either.
+        for asking in (eve, bob, bob):
+            async with running.client(asking) as client:
+                assert (await client.post(f"/v1/friends/{ada.name}/request")).status == 204
+        cid = running.user("asked-cid")
+        async with running.client(cid) as client:
+            assert (await client.post(f"/v1/friends/{ada.name}/request")).status == 204
+        async with asyncio.timeout(60):
+            while len(browser.received) < 2:
+                await asyncio.sleep(0.01)
+        told = [browser.read(sealed) for _, sealed in browser.received]
+        assert [(each["type"], each["user"]) for each in told] == [
+            ("friend_request", bob.name),
+            ("friend_request", cid.name),
+        ]
+    finally:
+        running.close()
+
+
 async def test_subscriptions_of_a_user_are_few_and_its_own(tmp_path: Path) -> None:
     store = UserStore(tmp_path / "users.db")
     store.add("ada")
