@@ -51,15 +51,19 @@ class NotAFix(ValueError):
 def fix_of(value: bytes | None) -> Fix:
     """Return the fix of a record of topic `location`; raises NotAFix.
 
-    Its place is on earth, its device has a name of at most a thousand characters, and its times
-    fit into 64 bits.
+    Its place is on earth, its device has a name of at most a thousand characters and one line, and
+    its times fit into 64 bits.
     """
     if value is None:
         raise NotAFix("the record has no value")
     try:
-        return _decode(value)
+        fix = _decode(value)
     except MALFORMED as error:
         raise NotAFix(f"not a fix: {error}") from None
+    # Keys of states are the device, whose key seals them, and what else they are of, in lines.
+    if "\n" in fix.device:
+        raise NotAFix("not a fix: the name of the device has a line feed - at `$.device`")
+    return fix
 
 
 def rejected_record(record: InputRecord, reason: str, source: str, now_ms: int) -> OutputRecord:

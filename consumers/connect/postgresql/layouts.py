@@ -7,6 +7,7 @@ the members of Waylog's message that they are, or else those that the records of
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -34,6 +35,9 @@ from consumers.connect.postgresql.table_structure import Column, TableStructure
 logger = logging.getLogger(__name__)
 
 _LAYOUTS_MAX: Final = 64
+#: Seconds after which the catalog is asked again for columns that the table did not have: its owner
+#: may have added them.
+_ASK_AGAIN_S: Final = 5.0
 _NO_EVOLUTION: Final = "set auto.evolve"
 _IMPOSSIBLE_NAME: Final = "none can have that name: rename the field"
 _GENERATED: Final = "the database generates its values"
@@ -52,19 +56,21 @@ class Layouts:
         self._keys: Final = keys
         self._structure: Final = structure
         self._layouts: Final[dict[_Form, RowLayout]] = {}
+        self._forgotten_at = time.monotonic()
         self._said_no_postgis = False
 
     def forget(self) -> None:
         """Ask the catalog again, since the table has changed."""
         self._layouts.clear()
         self._structure.forget()
+        self._forgotten_at = time.monotonic()
 
     def of_structs(self, schema: Schema, items: Sequence[Item]) -> RowLayout:
         """Return the layout of records with a schema.
 
         Raises psycopg.Error, and ConnectException for a table that is missing.
         """
-        found = self._layouts.get(schema)
+        found = self._known(schema)
         if found is None:
             types = {field.name: type_of_schema(field.schema) for field in schema.fields}
             found = self._make(schema, types, [types], schema, items)
@@ -78,7 +84,7 @@ class Layouts:
         ]
         names = dict.fromkeys(name for form in forms for name in form)
         form = frozenset(names)
-        found = self._layouts.get(form)
+        found = self._known(form)
         if found is None:
             types: dict[str, str] = {}
             for each in forms:
@@ -86,6 +92,16 @@ class Layouts:
             types |= _types_of_values(names.keys() - types.keys(), items)
             found = self._make(form, types, forms, None, items)
         return found
+
+    def _known(self, form: _Form) -> RowLayout | None:
+        """Return the layout that was made of a form, unless columns may have been added since."""
+        found = self._layouts.get(form)
+        if found is None or not found.lacks_columns:
+            return found
+        if time.monotonic() - self._forgotten_at < _ASK_AGAIN_S:
+            return found
+        self.forget()
+        return None
 
     def _make(
         self,

@@ -48,6 +48,11 @@ class RowLayout:
             if (found := converter_of(table[name].kind)) is not None
         )
 
+    @property
+    def lacks_columns(self) -> bool:
+        """Return True if there are fields that no column of the table takes."""
+        return self._missing is not None
+
     def row(self, key: Key, value: Any) -> Row:
         """Return the values of the columns, at least one; raises DataException."""
         row = [*key, *self._read(value)] if self._with_key else self._read(value)

@@ -241,6 +241,7 @@ def test_at_sea_the_name_is_the_coordinates(resolver: Resolver) -> None:
         (encode(make_fix(lon=-180.5)), ">= -180.0 - at `$.lon`"),
         (encode(make_fix(device="")), "length >= 1 - at `$.device`"),
         (encode(make_fix(device="d" * 1001)), "length <= 1000 - at `$.device`"),
+        (encode(make_fix(device="ann/pho\nne")), "has a line feed - at `$.device`"),
         (encode(msgspec.structs.replace(make_fix(), id="i" * 1001)), "<= 1000 - at `$.id`"),
         (encode(make_fix()).replace(b"47.14", b"1e999"), "not a fix"),
         (encode(make_fix()).replace(b"47.14", b"NaN"), "not a fix"),

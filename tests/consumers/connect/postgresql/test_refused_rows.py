@@ -9,6 +9,7 @@ import pytest
 from consumers.connect.data.exceptions import ConnectException
 from tests.consumers.connect.postgresql.postgres_server import PASSWORD
 from tests.consumers.connect.postgresql.sink import BY_ID, BY_KEY, MakeSink
+from tests.consumers.running import await_condition
 
 
 def test_a_field_without_a_column_is_refused_unless_it_is_null(make_sink: MakeSink) -> None:
@@ -18,6 +19,20 @@ def test_a_field_without_a_column_is_refused_unless_it_is_null(make_sink: MakeSi
     assert sink.rows("id, a") == [("1", 1), ("3", None)]
     assert len(sink.reasons) == 1
     assert "no column of the table takes b: set auto.evolve" in sink.reasons[0]
+
+
+def test_a_column_that_its_owner_adds_takes_what_was_refused(make_sink: MakeSink) -> None:
+    sink = make_sink(**BY_ID)
+    sink.postgres.query("CREATE TABLE t (id text PRIMARY KEY)")
+    sink.put({"id": "1", "a": 1})
+    assert "no column of the table takes a" in sink.reasons[0]
+    sink.postgres.query("ALTER TABLE t ADD COLUMN a int")
+
+    def is_taken() -> bool:
+        sink.put({"id": "2", "a": 2})
+        return sink.rows("id, a") == [("2", 2)]
+
+    await_condition(is_taken, 60, "the new column")
 
 
 @pytest.mark.parametrize(

@@ -223,6 +223,14 @@ def test_records_that_are_none_stop_nobody() -> None:
     assert [each.topic for each in outputs] == ["error"] * 7
 
 
+def test_a_device_of_two_lines_stops_nobody_once_its_hour_is_over() -> None:
+    chain = started()
+    fixes = [make_fix(HOUR + 20 * n, device=f"d/{n % 4}") for n in range(180)]
+    chain.send(make_fix(HOUR, device="d/pho\nne"), *fixes)
+    settle(chain, HOUR + 7200 + 180)
+    assert without_far(counts(chain)) == naive(fixes, windows=(60, 3600))
+
+
 def test_places_that_nothing_comes_for_are_forgotten() -> None:
     chain = started(keep_s="100")
     chain.send(*(make_fix(60 * n, 47 + n / 10) for n in range(30)))
