@@ -11,6 +11,7 @@ from typing import Annotated, Final
 import msgspec
 
 from consumers.worker.records import InputRecord, OutputRecord
+from waylog.kafka.dead_letters import CONNECT_PREFIX
 from waylog.kafka.record_headers import headers_of
 from waylog.kafka.topics import ERROR
 from waylog.malformed import MALFORMED
@@ -24,6 +25,7 @@ TRACEPARENT: Final = "traceparent"
 NAME_CHARACTERS_MAX: Final = 1000
 RAW_BYTES_MAX: Final = 500_000
 TRACEPARENT_BYTES_MAX: Final = 256
+HEADERS_BYTES_MAX: Final = 100_000
 
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_CHARACTERS_MAX)]
 #: Times in ms that readers of results keep in 64 bits.
@@ -81,8 +83,14 @@ def rejected_record(record: InputRecord, reason: str, source: str, now_ms: int) 
         record.offset(),
     )
     key, raw = record.key(), record.value() or b""
+    # With the prefix a reader of dead letters would take it for one of Kafka Connect.
+    headers = [each for each in headers_of(record) if not each[0].startswith(CONNECT_PREFIX)]
+    size = sum(len(name.encode()) + len(value or b"") for name, value in headers)
+    if size > HEADERS_BYTES_MAX:
+        reason += f" (headers: none of {size} bytes)"
+        headers = passed_on(headers) or []
     output = _rejected(key, raw, reason, source, now_ms, place)
-    return msgspec.structs.replace(output, headers=passed_on(headers_of(record)))
+    return msgspec.structs.replace(output, headers=headers or None)
 
 
 def rejected_result(output: OutputRecord, reason: str, source: str, now_ms: int) -> OutputRecord:

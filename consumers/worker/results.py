@@ -174,7 +174,7 @@ class ResultProducer:
 def _more(output: OutputRecord) -> dict[str, Any]:
     more: dict[str, Any] = {}
     if output.headers is not None:
-        more["headers"] = dict(output.headers)
+        more["headers"] = output.headers
     if output.timestamp is not None:
         more["timestamp"] = output.timestamp
     return more

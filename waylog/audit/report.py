@@ -46,7 +46,7 @@ def print_receipt(receipt: Receipt) -> None:
         _line(console, "unreadable", f"{receipt.unreadable:,} records are no fixes")
     for each in receipt.refused:
         _line(console, "refused", f"{each.count:,}: {each.reason}", "yellow")
-    _line(console, "sent", _sent(receipt.sequence))
+    _line(console, "sent", _sent(receipt.sequence, are_refused=bool(receipt.refused)))
     _print_readers(console, receipt.readers, clock)
     _line(console, "address", _address(receipt.resolved, clock, missing=receipt.address_missing))
     _line(console, "pushed", _pushed(receipt, clock))
@@ -166,7 +166,7 @@ _CHANNELS: Final = {
 }
 
 
-def _sent(sequence: AppSequence | None) -> str:
+def _sent(sequence: AppSequence | None, *, are_refused: bool) -> str:
     if sequence is None:
         return NO_SEQUENCE
     text = f"counted {sequence.first:,} to {sequence.last:,}: "
@@ -176,7 +176,8 @@ def _sent(sequence: AppSequence | None) -> str:
             for gap in sequence.gaps[:_GAPS_SHOWN]
         )
         more = ", ..." if len(sequence.gaps) > _GAPS_SHOWN else ""
-        text += f"{sequence.missing:,} never arrived ({gaps}{more})"
+        text += f"{sequence.missing:,} are not in the log ({gaps}{more})"
+        text += ", or among the refused" if are_refused else ""
     else:
         text += "none is missing"
     times = "once" if sequence.restarts == 1 else f"{sequence.restarts} times"

@@ -39,6 +39,8 @@ def sequence_of(attributes: Mapping[str, Any] | None) -> int | None:
         value = None if attributes is None else attributes.get(name)
         if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20:
             value = int(value)
+        elif isinstance(value, float) and value.is_integer():
+            value = int(value)  # numbers of the OsmAnd protocol
         if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _SEQUENCE_MAX:
             return value
     return None

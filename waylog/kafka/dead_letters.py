@@ -21,8 +21,10 @@ LEFT_OUT: Final = "waylog.left.out"
 REPLAYED: Final = "waylog.replayed"
 
 _PLACE: Final = re.compile(r"([a-zA-Z0-9._-]+):(\d{1,9}):(\d{1,18})")
-#: What a reason says of a message of which not all bytes were kept.
-_SHORTENED: Final = re.compile(r"\((?:raw: (?:the first \d+|none) of|cut from) \d+ bytes")
+#: What a reason says of a message or its headers, of which not all bytes were kept.
+_SHORTENED: Final = re.compile(
+    r"\((?:raw: (?:the first \d+|none) of|headers: none of|cut from) \d+ bytes"
+)
 
 
 class RecordPlace(NamedTuple):

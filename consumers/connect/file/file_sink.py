@@ -1,7 +1,8 @@
 """FileStreamSink: writes the value of each record as a line of a file, or to standard output.
 
-It is Kafka's example connector, with two differences: a committed offset means that the line is on
-the disk, and a write that fails is never lost without a word.
+It is Kafka's example connector, with three differences: a committed offset means that the line is
+on the disk, a write that fails is never lost without a word, and a file that is moved away is
+followed by a new one of its name.
 """
 
 from __future__ import annotations
@@ -37,8 +38,11 @@ class FileStreamSinkTask(SinkTask):
 
     def __init__(self) -> None:
         self._name = "standard output"
+        self._path: Path | None = None
         self._file: int | None = None
         self._is_regular = False
+        self._has_uncommitted = False  # lines since the last flush
+        self._has_lost = False  # lines went with a file that was removed
 
     def start(self, properties: Mapping[str, str]) -> None:
         """Open the file, or create it; raises ConnectException."""
@@ -46,17 +50,8 @@ class FileStreamSinkTask(SinkTask):
         if not name:
             self._file = os.dup(_STANDARD_OUTPUT)
             return
-        self._name = name
-        try:
-            self._file = _open(Path(name))
-            self._is_regular = stat.S_ISREG(os.fstat(self._file).st_mode)
-            if self._is_regular and _ends_within_a_line(Path(name)):
-                # A write that was cut off by a kill; its records come again, on lines of their own.
-                _write_all(self._file, b"\n")
-        except OSError as error:
-            raise ConnectException(
-                f"Couldn't find or create file '{name}' for FileStreamSinkTask"
-            ) from error
+        self._name, self._path = name, Path(name)
+        self._open()
 
     def put(self, records: Sequence[SinkRecord]) -> None:
         """Append a line for each record.
@@ -66,6 +61,7 @@ class FileStreamSinkTask(SinkTask):
         """
         if not records:
             return
+        self._follow()
         assert self._file is not None
         lines = [
             value if type(value) is str else java_text(value, record.value_schema)
@@ -85,21 +81,62 @@ class FileStreamSinkTask(SinkTask):
                 self.context.timeout(_FULL_DISK_RETRY_MS)
                 raise RetriableException(text) from error
             raise ConnectException(text) from error
+        self._has_uncommitted = True
 
     def flush(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Wait until all lines are on the disk; raises ConnectException."""
+        """Wait until all lines are on the disk.
+
+        Raises ConnectException for errors, and for lines that went with a file which was removed:
+        their records come again.
+        """
         if self._file is None or not self._is_regular:
             return
-        try:
-            os.fsync(self._file)
-        except OSError as error:
-            raise ConnectException(f"{self._name}: {error.strerror or error}") from error
+        self._sync()
+        self._has_uncommitted = False
+        if self._has_lost:
+            self._has_lost = False
+            raise ConnectException(f"{self._name} was removed with lines that were not committed")
 
     def stop(self) -> None:
         """Close the file."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
+
+    def _open(self) -> None:
+        assert self._path is not None
+        try:
+            self._file = _open(self._path)
+            self._is_regular = stat.S_ISREG(os.fstat(self._file).st_mode)
+            if self._is_regular and _ends_within_a_line(self._path):
+                # A write that was cut off by a kill; its records come again, on lines of their own.
+                _write_all(self._file, b"\n")
+        except OSError as error:
+            raise ConnectException(
+                f"Couldn't find or create file '{self._name}' for FileStreamSinkTask"
+            ) from error
+
+    def _follow(self) -> None:
+        """Open the file of the name, unless it is the one that is open (log rotation)."""
+        if self._path is None or self._file is None or not self._is_regular:
+            return
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.stat(self._path), os.fstat(self._file)):  # noqa: PTH116
+                return
+        # What was written to the old file is committed with what comes into the new one.
+        self._sync()
+        self.stop()
+        self._open()
+        logger.info("%s was moved away or removed: going on with a new file", self._name)
+
+    def _sync(self) -> None:
+        assert self._file is not None
+        try:
+            os.fsync(self._file)
+            is_removed = not os.fstat(self._file).st_nlink
+        except OSError as error:
+            raise ConnectException(f"{self._name}: {error.strerror or error}") from error
+        self._has_lost |= is_removed and self._has_uncommitted
 
     def _remove_part(self, size: int) -> None:
         """Cut off what a failed write has left, so that no line is written in part."""

@@ -21,6 +21,7 @@ from consumers.worker.records import OutputRecord, StateRecord
 from geoservice.reverse.geocoder import Geocoder
 from geoservice.reverse.watch import FixedGeocoder
 from tests.odd_records import MALFORMED_VALUES
+from waylog.kafka.dead_letters import read_dead_letter
 from waylog.messages import Address, Fix, decode_address, decode_rejected, encode, fix_id
 
 NOW = 1_700_000_000_000
@@ -34,7 +35,7 @@ class Record:
 
     _value: bytes | None
     _key: bytes | None = None
-    _headers: list[tuple[str, bytes]] | None = None
+    _headers: Sequence[tuple[str, bytes | None]] | None = None
     _partition: int = 0
     _offset: int = 0
 
@@ -265,6 +266,19 @@ def test_a_bad_record_is_kept_in_topic_error_and_stops_nobody(
     assert rejected.device == "ann/phone"
     assert rejected.headers == {"topic": "location", "partition": "0", "offset": "77"}
     assert {output.key for output in outputs if output.topic == "address"} == {b"a/1", b"a/2"}
+
+
+def test_a_bad_record_is_kept_with_its_headers(resolver: Resolver) -> None:
+    headers = [("app", b"meter"), ("app", b"again"), ("none", None), ("__connect.errors.x", b"y")]
+    bad = Record(b"{", b"ann/phone", headers, 0, 77)
+    [error] = resolve(resolver, [bad])
+    letter = read_dead_letter(Record(error.value, error.key, error.headers, 0, 1))
+    assert (letter.headers, letter.is_whole) == (headers[:3], True)
+    trace = ("traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+    bad = Record(b"{", b"ann/phone", [("large", b"x" * 200_000), trace], 0, 77)
+    [error] = resolve(resolver, [bad])
+    letter = read_dead_letter(Record(error.value, error.key, error.headers, 0, 1))
+    assert (letter.headers, letter.is_whole) == ([trace], False)
 
 
 def test_a_huge_bad_record_still_fits_into_topic_error(resolver: Resolver) -> None:

@@ -54,6 +54,8 @@ def test_a_repeat_of_a_number_is_no_gap() -> None:
         ({"sequence": True, "seq": 3}, 3),
         ({"sequence": -1}, None),
         ({"sequence": 1.5}, None),
+        ({"sequence": 12.0}, 12),
+        ({"sequence": float("inf")}, None),
         ({"sequence": "1" * 30}, None),
         ({"sequence": 1 << 63}, None),
         ({"sequence": "²"}, None),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -91,6 +92,46 @@ def test_a_line_that_was_cut_off_by_a_kill_stays_a_line_of_its_own(tmp_path: Pat
     task.put([record("half")])
     task.stop()
     assert path.read_text() == "whole\nha\nhalf\n"
+
+
+def test_a_file_that_was_renamed_away_is_followed_by_a_new_one(tmp_path: Path) -> None:
+    path, old = tmp_path / "out.txt", tmp_path / "out.1"
+    task = started(path)
+    task.put([record("first")])
+    path.rename(old)
+    task.put([record("second")])
+    task.flush({})
+    assert (old.read_text(), path.read_text()) == ("first\n", "second\n")
+    # One that is copied and cut stays.
+    os.truncate(path, 0)
+    task.put([record("third")])
+    assert path.read_text() == "third\n"
+    task.stop()
+
+
+@pytest.mark.parametrize("is_written_again", [True, False])
+def test_lines_that_went_with_a_removed_file_come_again(
+    tmp_path: Path, is_written_again: bool
+) -> None:
+    path = tmp_path / "out.txt"
+    task = started(path)
+    task.put([record("committed")])
+    task.flush({})
+    path.unlink()
+    task.put([record("kept")])
+    task.flush({})
+    path.unlink()
+    task.flush({})
+    task.put([record("lost")])
+    path.unlink()
+    if is_written_again:
+        task.put([record("next")])
+    with pytest.raises(ConnectException, match=r"out\.txt was removed with lines"):
+        task.flush({})
+    task.put([record("lost"), record("next")])
+    task.flush({})
+    assert path.read_text().endswith("lost\nnext\n")
+    task.stop()
 
 
 def test_a_full_disk_is_waited_for() -> None:
