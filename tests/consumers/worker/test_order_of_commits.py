@@ -26,7 +26,7 @@ from consumers.worker.worker import Worker
 from tests.consumers.running import await_condition
 from tests.consumers.worker.counting import Counter, Counts, NoTelemetry
 from tests.consumers.worker.held_log import KINDS, held_log, members_of, put_member_out
-from tests.consumers.worker.holding_proxy import HEARTBEAT, HoldingProxy
+from tests.consumers.worker.holding_proxy import HEARTBEAT, OFFSET_COMMIT, HoldingProxy
 from waylog.kafka.clients import consumer_config, ensure_topics, producer_config
 from waylog.kafka.ranges.topic_reader import read_topic
 from waylog.kafka.topics import TOPICS, Topic
@@ -171,6 +171,18 @@ def test_a_worker_that_stops_before_its_results_are_stored_commits_no_offset(
         log.await_committed(2)
     # What was held may be stored, too: at least once.
     assert len(log.results()) in (2, 3)
+
+
+def test_offsets_are_committed_again_after_a_commit_that_was_refused(log: Log) -> None:
+    with running(log.held, WorkerSettings(commit_interval_s=0.0)):
+        log.send()
+        log.await_committed(1)
+        log.proxy.hold(OFFSET_COMMIT)
+        log.send()
+        assert log.proxy.is_held.wait(60)
+        put_member_out(log.servers, GROUP)
+        log.proxy.release()
+        log.await_committed(2)
 
 
 def test_a_worker_that_is_put_out_while_its_results_are_on_the_way_commits_nothing(
