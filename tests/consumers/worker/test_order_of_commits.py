@@ -21,7 +21,7 @@ from consumers.worker.exactly_once import ExactlyOnceResults
 from consumers.worker.membership import Membership, WorkerSettings
 from consumers.worker.processing_guarantee import EXACTLY_ONCE
 from consumers.worker.records import InputRecord, OutputRecord
-from consumers.worker.results import SessionFailed
+from consumers.worker.results import SessionFailed, TransactionAborted
 from consumers.worker.worker import Worker
 from tests.consumers.running import await_condition
 from tests.consumers.worker.counting import Counter, Counts, NoTelemetry
@@ -225,27 +225,53 @@ def test_results_of_a_partition_that_was_lost_are_not_committed_later(log: Log) 
     assert log.results() == [b"1", b"2", b"3"]
 
 
-def test_offsets_of_a_consumer_that_is_in_no_generation_are_not_committed(log: Log) -> None:
-    # The log takes them: without a generation there is nothing to compare.
-    log.send()
+@contextmanager
+def results_of(
+    servers: str,
+) -> Iterator[tuple[ExactlyOnceResults[Counts], Consumer, Assignment[Counts]]]:
+    """Give results of a session without a worker, its consumer, and the partition that it has."""
     membership: Membership[Counts] = Membership(
-        *(log.servers, GROUP, "in", Counter(), "counter", NoTelemetry()),
+        *(servers, GROUP, "in", Counter(), "counter", NoTelemetry()),
         *(WorkerSettings(processing_guarantee=EXACTLY_ONCE), lambda: None),
     )
-    consumer = Consumer(consumer_config(log.servers, "counter", GROUP))
-    erased = ErasureFilter(log.servers, Counter.state_topic)
+    consumer = Consumer(consumer_config(servers, "counter", GROUP))
+    erased = ErasureFilter(servers, Counter.state_topic)
     assignments: Assignments[Counts] = Assignments()
     assignment = Assignment("in", 0, Counts())
     assignments.add(assignment, ())
     results = ExactlyOnceResults(membership, consumer, assignments, erased)
     try:
         assert results.start()
-        results.write([OutputRecord("out", None, b"key", b"1")], {}, [(assignment, 1)])
-        with pytest.raises(SessionFailed, match="the group has put this member out"):
-            results.settle()
+        yield results, consumer, assignment
     finally:
         results.close()
         erased.close()
         consumer.close()
+
+
+def test_offsets_of_a_consumer_that_is_in_no_generation_are_not_committed(log: Log) -> None:
+    # The log takes them: without a generation there is nothing to compare.
+    log.send()
+    with results_of(log.servers) as (results, _, assignment):
+        results.write([OutputRecord("out", None, b"key", b"1")], {}, [(assignment, 1)])
+        with pytest.raises(SessionFailed, match="the group has put this member out"):
+            results.settle()
     assert log.committed() < 0
     assert log.results() == []
+
+
+def test_transactions_that_are_aborted_now_and_then_do_not_end_a_session(log: Log) -> None:
+    times = 6
+    with results_of(log.servers) as (results, consumer, assignment):
+        consumer.subscribe(["in"])
+        await_condition(
+            lambda: consumer.poll(0.05) is None and consumer.assignment(), 60, "a partition"
+        )
+        for end in range(1, times + 1):
+            output = OutputRecord("out", None, b"key", b"%d" % end)
+            results.write([output], {}, [(assignment, end)])
+            with pytest.raises(TransactionAborted):
+                results.abandon()
+            results.write([output], {}, [(assignment, end)])
+            results.hand_over([assignment])
+    assert log.results() == [b"%d" % end for end in range(1, times + 1)]
