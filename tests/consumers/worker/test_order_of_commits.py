@@ -26,7 +26,7 @@ from consumers.worker.worker import Worker
 from tests.consumers.running import await_condition
 from tests.consumers.worker.counting import Counter, Counts, NoTelemetry
 from tests.consumers.worker.held_log import KINDS, held_log, members_of, put_member_out
-from tests.consumers.worker.holding_proxy import HEARTBEAT, OFFSET_COMMIT, HoldingProxy
+from tests.consumers.worker.holding_proxy import END_TXN, HEARTBEAT, OFFSET_COMMIT, HoldingProxy
 from waylog.kafka.clients import consumer_config, ensure_topics, producer_config
 from waylog.kafka.ranges.topic_reader import read_topic
 from waylog.kafka.topics import TOPICS, Topic
@@ -227,12 +227,13 @@ def test_results_of_a_partition_that_was_lost_are_not_committed_later(log: Log) 
 
 @contextmanager
 def results_of(
-    servers: str,
+    servers: str, stopping: threading.Event | None = None
 ) -> Iterator[tuple[ExactlyOnceResults[Counts], Consumer, Assignment[Counts]]]:
     """Give results of a session without a worker, its consumer, and the partition that it has."""
     membership: Membership[Counts] = Membership(
         *(servers, GROUP, "in", Counter(), "counter", NoTelemetry()),
-        *(WorkerSettings(processing_guarantee=EXACTLY_ONCE), lambda: None),
+        *(WorkerSettings(processing_guarantee=EXACTLY_ONCE, drain_s=0.5), lambda: None),
+        stopping=stopping or threading.Event(),
     )
     consumer = Consumer(consumer_config(servers, "counter", GROUP))
     erased = ErasureFilter(servers, Counter.state_topic)
@@ -275,3 +276,21 @@ def test_transactions_that_are_aborted_now_and_then_do_not_end_a_session(log: Lo
             results.write([output], {}, [(assignment, end)])
             results.hand_over([assignment])
     assert log.results() == [b"%d" % end for end in range(1, times + 1)]
+
+
+def test_a_worker_that_stops_does_not_wait_for_ever_to_abort(log: Log) -> None:
+    stopping = threading.Event()
+    with results_of(log.held, stopping) as (results, _, assignment):
+        results.write([OutputRecord("out", None, b"key", b"1")], {}, [(assignment, 1)])
+        await_condition(lambda: log.stored() == 1, 60, "a result in an open transaction")
+        log.proxy.hold(END_TXN)
+        stopping.set()
+        # Otherwise the abort would be answered in the end.
+        answering = threading.Timer(20, log.proxy.release)
+        answering.start()
+        try:
+            with pytest.raises(SessionFailed, match="partitions were lost"):
+                results.abandon()
+        finally:
+            answering.cancel()
+            log.proxy.release()
