@@ -423,6 +423,33 @@ def test_an_older_acknowledgement_does_not_end_what_holds_the_group_back() -> No
     assert ledger.commits() == {0: 10}
 
 
+def test_the_groups_offset_does_not_go_back_for_what_was_read_again() -> None:
+    ledger = Ledger()
+    ledger.put(("anna", "1"), forwarding())
+    ledger.assign(0, 10, 0, 10, {("anna", "1"): Progress(offset=5)})
+    arrived = [
+        Arrived("anna", "phone", each, record_of(0, each, "anna/phone")) for each in range(5, 10)
+    ]
+    ledger.take_behind(0, 5, 10, arrived, list(ledger.eligible(0)), 0.0)
+    (route,) = ledger.routes()
+    assert route.entries[0].is_live and route.waiting_count == 5
+    assert ledger.commits() == {0: 10}
+
+
+def test_what_is_being_sent_is_not_given_up() -> None:
+    ledger = Ledger()
+    ledger.put(("anna", "1"), forwarding())
+    ledger.assign(0, 0, 0, 1, {("anna", "1"): Progress(offset=0, live=True)})
+    ledger.take_live(0, [Arrived("anna", "phone", 0, record_of(0, 0, "anna/phone"))], 1, 0.0)
+    (route,) = ledger.routes()
+    route.is_in_flight = True
+    ledger.give_up_waiting(31.0)
+    assert route.waiting_count == 1
+    route.is_in_flight = False
+    ledger.give_up_waiting(31.0)
+    assert route.waiting_count == 0
+
+
 def test_what_was_refused_is_counted_once_wherever_its_partition_goes() -> None:
     first, second = Ledger(), Ledger()
     stored: dict[int, Progress] = {}

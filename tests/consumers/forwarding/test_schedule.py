@@ -85,6 +85,17 @@ def test_a_server_that_is_down_is_tried_by_one_at_a_time_with_growing_pauses() -
             schedule.end(each, None, now, 0.1)
 
 
+def test_who_was_under_way_when_a_server_went_down_does_not_make_the_pause_longer() -> None:
+    schedule = Schedule(Pauses(first_s=1, longest_s=1000))
+    for each in range(EACH):
+        schedule.offer(route(each, "https://down"), 0.0)
+    begun = list(schedule.next(0.0))
+    assert len(begun) == EACH
+    for one in begun:
+        schedule.end(one, GONE, 0.1, 0.1)
+    assert len(list(schedule.next(2.5))) == 1
+
+
 def test_servers_that_hang_leave_places_to_others() -> None:
     schedule = Schedule()
     hanging = [route(each, f"https://hangs{each}") for each in range(300)]

@@ -16,13 +16,14 @@ from confluent_kafka import Producer
 
 from consumers.resolver.comparison import Comparison
 from consumers.resolver.re_resolve import ReResolveFailed, ReResolver, Start, topic_of
+from consumers.worker.partitions import PartitionReader
 from geoservice.index.store import WORLD_PATH
 from geoservice.reverse.geocoder import Geocoder
 from tests.consumers.running import WAYLOG, Broker, Process, await_condition
 from tests.consumers.worker.test_worker import Addresses, Reader
 from tests.geoservice.index_files import write_renamed
-from waylog.kafka.clients import producer_config
-from waylog.kafka.topics import ADDRESS, ERROR, LOCATION
+from waylog.kafka.clients import client_config, ensure_topics, producer_config
+from waylog.kafka.topics import ADDRESS, ERROR, LOCATION, Topic
 from waylog.messages import Address, Fix, decode_address, encode, fix_id
 
 #: An hour ago: younger than what the topic's retention takes.
@@ -217,6 +218,20 @@ def test_records_that_are_no_fixes_are_not_reported_again(
         assert errors.read() == []
     finally:
         errors.close()
+
+
+def test_what_was_not_stored_is_resolved_by_the_next_run(
+    broker: Broker, fixes: Fixes, new_index: Path
+) -> None:
+    fixes.send(1)
+    ensure_topics(broker.address, [Topic("small", 4, {"max.message.bytes": "100"})])
+    with pytest.raises(ReResolveFailed, match="the results were not stored"):
+        ReResolver(broker.address, Geocoder.open(new_index), Start(), topic="small").run()
+    reader = PartitionReader(client_config(broker.address, "test"), "re-resolve-small")
+    try:
+        assert [reader.committed(LOCATION, partition) for partition in range(4)] == [None] * 4
+    finally:
+        reader.close()
 
 
 def test_the_topic_of_the_resolvers_is_refused(broker: Broker, new_index: Path) -> None:

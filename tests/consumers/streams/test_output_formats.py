@@ -184,6 +184,21 @@ def test_mistakes_are_named(formats: dict[str, str], schemas: dict[str, str], re
         output_formats(formats, schemas, url, [fast()])
 
 
+def test_a_mistake_closes_what_is_open_already(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[RegistryClient] = []
+    close = RegistryClient.close
+
+    def noted(client: RegistryClient) -> None:
+        closed.append(client)
+        close(client)
+
+    monkeypatch.setattr(RegistryClient, "close", noted)
+    url = {"schema.registry.url": "http://127.0.0.1:1"}
+    with pytest.raises(ConfigError):
+        output_formats({"fast": "avro", "nobody-writes-it": "json"}, {}, url, [fast()])
+    assert len(closed) == 1
+
+
 def test_topics_between_processors_stay_json() -> None:
     with pytest.raises(ConfigError, match=r"may have a format: heat-map\)"):
         output_formats({"streams-heat-map-counts": "json"}, {}, {}, [built_in("heat-map")])

@@ -11,6 +11,7 @@ from types import TracebackType
 from tests.tcp_server import tcp_server
 
 PRODUCE = 0
+OFFSET_COMMIT = 8
 HEARTBEAT = 12
 END_TXN = 26
 TXN_OFFSET_COMMIT = 28

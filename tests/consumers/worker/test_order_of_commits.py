@@ -21,12 +21,12 @@ from consumers.worker.exactly_once import ExactlyOnceResults
 from consumers.worker.membership import Membership, WorkerSettings
 from consumers.worker.processing_guarantee import EXACTLY_ONCE
 from consumers.worker.records import InputRecord, OutputRecord
-from consumers.worker.results import SessionFailed
+from consumers.worker.results import SessionFailed, TransactionAborted
 from consumers.worker.worker import Worker
 from tests.consumers.running import await_condition
 from tests.consumers.worker.counting import Counter, Counts, NoTelemetry
 from tests.consumers.worker.held_log import KINDS, held_log, members_of, put_member_out
-from tests.consumers.worker.holding_proxy import HEARTBEAT, HoldingProxy
+from tests.consumers.worker.holding_proxy import END_TXN, HEARTBEAT, OFFSET_COMMIT, HoldingProxy
 from waylog.kafka.clients import consumer_config, ensure_topics, producer_config
 from waylog.kafka.ranges.topic_reader import read_topic
 from waylog.kafka.topics import TOPICS, Topic
@@ -173,6 +173,18 @@ def test_a_worker_that_stops_before_its_results_are_stored_commits_no_offset(
     assert len(log.results()) in (2, 3)
 
 
+def test_offsets_are_committed_again_after_a_commit_that_was_refused(log: Log) -> None:
+    with running(log.held, WorkerSettings(commit_interval_s=0.0)):
+        log.send()
+        log.await_committed(1)
+        log.proxy.hold(OFFSET_COMMIT)
+        log.send()
+        assert log.proxy.is_held.wait(60)
+        put_member_out(log.servers, GROUP)
+        log.proxy.release()
+        log.await_committed(2)
+
+
 def test_a_worker_that_is_put_out_while_its_results_are_on_the_way_commits_nothing(
     log: Log,
 ) -> None:
@@ -213,27 +225,72 @@ def test_results_of_a_partition_that_was_lost_are_not_committed_later(log: Log) 
     assert log.results() == [b"1", b"2", b"3"]
 
 
-def test_offsets_of_a_consumer_that_is_in_no_generation_are_not_committed(log: Log) -> None:
-    # The log takes them: without a generation there is nothing to compare.
-    log.send()
+@contextmanager
+def results_of(
+    servers: str, stopping: threading.Event | None = None
+) -> Iterator[tuple[ExactlyOnceResults[Counts], Consumer, Assignment[Counts]]]:
+    """Give results of a session without a worker, its consumer, and the partition that it has."""
     membership: Membership[Counts] = Membership(
-        *(log.servers, GROUP, "in", Counter(), "counter", NoTelemetry()),
-        *(WorkerSettings(processing_guarantee=EXACTLY_ONCE), lambda: None),
+        *(servers, GROUP, "in", Counter(), "counter", NoTelemetry()),
+        *(WorkerSettings(processing_guarantee=EXACTLY_ONCE, drain_s=0.5), lambda: None),
+        stopping=stopping or threading.Event(),
     )
-    consumer = Consumer(consumer_config(log.servers, "counter", GROUP))
-    erased = ErasureFilter(log.servers, Counter.state_topic)
+    consumer = Consumer(consumer_config(servers, "counter", GROUP))
+    erased = ErasureFilter(servers, Counter.state_topic)
     assignments: Assignments[Counts] = Assignments()
     assignment = Assignment("in", 0, Counts())
     assignments.add(assignment, ())
     results = ExactlyOnceResults(membership, consumer, assignments, erased)
     try:
         assert results.start()
-        results.write([OutputRecord("out", None, b"key", b"1")], {}, [(assignment, 1)])
-        with pytest.raises(SessionFailed, match="the group has put this member out"):
-            results.settle()
+        yield results, consumer, assignment
     finally:
         results.close()
         erased.close()
         consumer.close()
+
+
+def test_offsets_of_a_consumer_that_is_in_no_generation_are_not_committed(log: Log) -> None:
+    # The log takes them: without a generation there is nothing to compare.
+    log.send()
+    with results_of(log.servers) as (results, _, assignment):
+        results.write([OutputRecord("out", None, b"key", b"1")], {}, [(assignment, 1)])
+        with pytest.raises(SessionFailed, match="the group has put this member out"):
+            results.settle()
     assert log.committed() < 0
     assert log.results() == []
+
+
+def test_transactions_that_are_aborted_now_and_then_do_not_end_a_session(log: Log) -> None:
+    times = 6
+    with results_of(log.servers) as (results, consumer, assignment):
+        consumer.subscribe(["in"])
+        await_condition(
+            lambda: consumer.poll(0.05) is None and consumer.assignment(), 60, "a partition"
+        )
+        for end in range(1, times + 1):
+            output = OutputRecord("out", None, b"key", b"%d" % end)
+            results.write([output], {}, [(assignment, end)])
+            with pytest.raises(TransactionAborted):
+                results.abandon()
+            results.write([output], {}, [(assignment, end)])
+            results.hand_over([assignment])
+    assert log.results() == [b"%d" % end for end in range(1, times + 1)]
+
+
+def test_a_worker_that_stops_does_not_wait_for_ever_to_abort(log: Log) -> None:
+    stopping = threading.Event()
+    with results_of(log.held, stopping) as (results, _, assignment):
+        results.write([OutputRecord("out", None, b"key", b"1")], {}, [(assignment, 1)])
+        await_condition(lambda: log.stored() == 1, 60, "a result in an open transaction")
+        log.proxy.hold(END_TXN)
+        stopping.set()
+        # Otherwise the abort would be answered in the end.
+        answering = threading.Timer(20, log.proxy.release)
+        answering.start()
+        try:
+            with pytest.raises(SessionFailed, match="partitions were lost"):
+                results.abandon()
+        finally:
+            answering.cancel()
+            log.proxy.release()

@@ -161,6 +161,11 @@ def test_a_schema_whose_values_could_be_any_size_is_not_read(bomb: Any) -> None:
         schema(bomb)
 
 
+def test_a_map_of_nulls_has_the_bytes_of_its_keys() -> None:
+    avro = schema({"type": "map", "values": "null"})
+    assert avro.read(avro.write({"a": None, "b": None})) == {"a": None, "b": None}
+
+
 @pytest.mark.parametrize(
     ("of", "data"),
     [

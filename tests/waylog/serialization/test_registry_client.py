@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -119,3 +120,39 @@ def test_the_newest_schema_is_asked_for_again_after_its_time(
     with pytest.raises(SerializationError):
         made.latest("s")
     made.close()
+
+
+def test_the_newest_schema_is_believed_for_a_minute(
+    server: HttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(registry_client, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    # Confluent's client has a memory with a clock of its own.
+    made = RegistryClient(server.url, {"cache.latest.ttl.sec": 0})
+    server.answer = newest
+    for now[0], asked in ((1000.0, 1), (1059.0, 1), (1061.0, 2)):
+        made.latest("s")
+        assert len(server.seen) == asked
+    made.close()
+
+
+def test_what_a_reference_refers_to_comes_before_it(
+    server: HttpServer, client: RegistryClient
+) -> None:
+    def record(name: str, type_: str) -> str:
+        field = {"name": "of", "type": type_}
+        return json.dumps({"type": "record", "name": name, "fields": [field]})
+
+    def answer(seen: Seen) -> Answer:
+        if seen.path.startswith("/schemas/ids/"):
+            below = [{"name": "B", "subject": "b", "version": 1}]
+            return of_json(200, {"schema": record("A", "B"), "references": below})
+        if "/subjects/b/" in seen.path:
+            below = [{"name": "C", "subject": "c", "version": 1}]
+            schema = {"schema": record("B", "C"), "references": below}
+        else:
+            schema = {"schema": record("C", "int")}
+        return of_json(200, {"id": 2, "version": 1, "subject": "s", **schema})
+
+    server.answer = answer
+    assert client.schema_of(SchemaId(1)).read(b"\x02") == {"of": {"of": {"of": 1}}}

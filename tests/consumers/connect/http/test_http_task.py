@@ -205,6 +205,11 @@ def test_pauses_grow_and_the_server_may_ask_for_more(
     server.answer = lambda _: None
     sink.now += 21
     sink.task.put(records)
+    # What it has taken makes the next pause short again.
+    server.answer = lambda _: (500, "bug")
+    with pytest.raises(RetriableException):
+        sink.put({"a": 2})
+    assert sink.context.timeouts[-1] == 1001
 
 
 def test_of_several_pauses_that_a_server_asks_for_the_longest_is_kept(

@@ -286,6 +286,22 @@ def test_without_postgis_there_are_two_numbers(
     assert "there is no PostGIS" in caplog.text
 
 
+def test_postgis_is_found_by_the_next_connection(make_sink: MakeSink) -> None:
+    sink = make_sink(**BY_ID, geometry_field="place")
+    sink.put(fix(0))
+    try:
+        sink.postgres.query("CREATE EXTENSION postgis")
+    except (psycopg.errors.FeatureNotSupported, psycopg.errors.UndefinedFile):
+        pytest.skip("needs PostGIS: apt-get install postgresql-15-postgis-3")
+    sink.postgres.query(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE application_name = 'waylog-connect sink'"
+    )
+    sink.put(fix(0))
+    sink.put(fix(1), topic="later")
+    assert sink.types("later")["place"] == "geography(Point,4326)"
+
+
 def test_a_column_that_is_no_place_cannot_be_the_place(make_sink: MakeSink) -> None:
     sink = make_sink(geometry_field="x")
     sink.postgres.query("CREATE TABLE t (x text)")

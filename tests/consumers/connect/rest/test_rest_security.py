@@ -105,7 +105,7 @@ def test_workers_ask_each_other_over_tls_with_passwords(
             assert anna.ask(worker, "POST", f"/connectors/c{number}/restart")[0] in (204, 409)
     with pytest.raises((urllib.error.URLError, ssl.SSLError, ConnectionError)):
         Client(certificates.authority, None, "anna:geheim-4711").ask(workers[0], "GET", "/")
-    for login in ("", "anna:wrong", "anna:", "carl:geheim-4711", "bert:geheim-4711"):
+    for login in ("", "anna:wrong", "anna:", "carl:geheim-4711", "carl:", "bert:geheim-4711"):
         client = Client(certificates.authority, certificates.broker, login)
         for path in ("/", "/connectors", "/metrics", "/health", "/connectors/c0/tasks"):
             assert client.ask(workers[0], "GET", path)[0] == 401, (login, path)

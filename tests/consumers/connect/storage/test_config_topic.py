@@ -122,6 +122,11 @@ def test_tasks_count_with_their_commit() -> None:
     assert topic.config.tasks("in-1") == []
 
 
+def test_tasks_of_a_deleted_connector_are_none_of_the_next_one_with_its_name() -> None:
+    topic, _ = read(CONNECTOR, TASK_0, TASK_1, (CONNECTOR[0], None), CONNECTOR, COMMIT_2)
+    assert topic.config.tasks("in-1") == []
+
+
 def test_a_commit_that_has_lost_tasks_to_compaction_leaves_none() -> None:
     topic, _ = read(CONNECTOR, TASK_1, COMMIT_2)
     assert topic.config.tasks("in-1") == []

@@ -33,6 +33,14 @@ def test_source_partitions_do_not_wait_for_each_other() -> None:
     assert submitted.committable() == [({"p": 1}, {"o": 7})]
 
 
+def test_a_connector_may_use_one_object_for_a_source_partition() -> None:
+    submitted, same = SubmittedRecords(), {"p": 0}
+    for number in (1, 2):
+        each = SourceRecord(topic="t", source_partition=same, source_offset={"o": number})
+        submitted.acknowledge(submitted.submit(each))
+        assert submitted.committable() == [(same, {"o": number})]
+
+
 def test_a_record_that_was_not_sent_is_forgotten() -> None:
     submitted = SubmittedRecords()
     first = submitted.submit(record(0, 1))
