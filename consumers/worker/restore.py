@@ -1,7 +1,8 @@
 """Restores the state of assigned partitions, in a thread beside the worker.
 
 A partition of the state topic is read from its beginning to its end at the time reading began.
-Meanwhile the worker goes on with other partitions.
+Meanwhile the worker goes on with other partitions. One that cannot be read yet lets those behind it
+go first.
 """
 
 from __future__ import annotations
@@ -13,17 +14,24 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from consumers.worker.partitions import PartitionReader
 from consumers.worker.records import StateRecord
 from waylog.config import ConfigError
+from waylog.process.process_status import ProcessStatus
 from waylog.process.threads import start_thread
 
 logger = logging.getLogger(__name__)
 
 #: Seconds of one step: to wait for the log a moment, or to take some records.
 _STEP_MAX_S: Final = 120.0
+#: Attempts to find a partition before those behind it have their turn, and seconds between two.
+_ATTEMPTS: Final = 5
+_RETRY_S: Final = 0.2
+#: Seconds for which a partition that cannot be restored counts as a trouble.
+_TROUBLE_S: Final = 30.0
+_MISSING: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION)
 
 
 class _Request(NamedTuple):
@@ -40,6 +48,7 @@ class Restorer:
         self,
         config: dict[str, Any],
         state_topic: str,
+        status: ProcessStatus,
         opened: Callable[[Sequence[Message]], list[Message]] = list,
     ) -> None:
         """`config` is a client's; the consumer joins no group. `opened` opens sealed records."""
@@ -47,6 +56,7 @@ class Restorer:
         self.failed: Exception | None = None  # the error for which the thread has ended
         self._config = config
         self._topic = state_topic
+        self._status = status
         self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -102,7 +112,10 @@ class Restorer:
         try:
             bounds = self._bounds(reader, request)
             if bounds is None:
+                if not self._given_up(request):
+                    self._requests.put(request)
                 return
+            self._status.over(_trouble(request))
             count = 0
             for records in reader.batches(
                 self._topic, request.partition, *bounds, stopped=lambda: self._given_up(request)
@@ -124,14 +137,28 @@ class Restorer:
             reader.close()
 
     def _bounds(self, reader: PartitionReader, request: _Request) -> tuple[int, int] | None:
-        while not self._given_up(request):
+        """Return the first offset and the end; None if they are not to be had for now."""
+        reason = ""
+        for _ in range(_ATTEMPTS):
+            if self._given_up(request):
+                return None
             try:
                 return reader.bounds(self._topic, request.partition)
             except KafkaException as error:
-                logger.info("restoring waits: %s", error.args[0].str())
-                self._stopping.wait(0.2)
+                reason = error.args[0].str()
+                if error.args[0].code() in _MISSING:
+                    reason = (
+                        f"topic {self._topic} has no partition {request.partition}: "
+                        "it needs as many as the topic that is consumed"
+                    )
+                self._stopping.wait(_RETRY_S)
+        self._status.trouble(_trouble(request), f"restoring waits: {reason}", _TROUBLE_S)
         return None
 
     def _given_up(self, request: _Request) -> bool:
         self._stepped_at = time.monotonic()
         return self._stopping.is_set() or request.cancelled.is_set()
+
+
+def _trouble(request: _Request) -> str:
+    return f"restoring {request.partition}"

@@ -123,6 +123,7 @@ class Session(Generic[StateT]):
         self._restorer = Restorer(
             client_config(servers, f"{client_id}-restore"),
             membership.processor.state_topic,
+            self._status,
             self._opener,
         )
 

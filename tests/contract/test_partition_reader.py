@@ -15,6 +15,7 @@ from consumers.worker.records import StateRecord
 from consumers.worker.restore import Restorer
 from tests.consumers.running import await_condition
 from waylog.kafka.clients import client_config
+from waylog.process.process_status import ProcessStatus
 
 TIMEOUT_S = 60
 
@@ -70,7 +71,7 @@ def test_a_state_has_what_its_former_owner_commits_while_it_is_restored(
     former = begin(producer, topic, "2", "3")
     restored: list[StateRecord] = []
     done = threading.Event()
-    restorer = Restorer(client_config(bootstrap_servers, "restorer"), topic)
+    restorer = Restorer(client_config(bootstrap_servers, "restorer"), topic, ProcessStatus())
     try:
         restorer.restore(0, restored.extend, done.set, threading.Event())
         await_condition(lambda: restored == [(b"1", b"1")], TIMEOUT_S, "the first record")
