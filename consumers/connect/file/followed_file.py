@@ -1,13 +1,15 @@
 """Reads a file that grows, waits for one that is missing, and goes on where one is replaced.
 
 A file that is renamed away (log rotation) is read to its end before the new one of its name is
-begun. One that becomes shorter than what was read is read from its beginning.
+begun. One that becomes shorter than what was read is read from its beginning. Of a named pipe all
+writers are read, one after the other or at once.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import stat
 import time
 from pathlib import Path
 from typing import Final
@@ -39,6 +41,7 @@ class FollowedFile:
         #: When something was read, or when the file was found to have lost its name.
         self._changed_at = 0.0
         self._has_name = True
+        self._is_pipe = False
 
     @property
     def is_too_long(self) -> bool:
@@ -53,7 +56,10 @@ class FollowedFile:
         if self._file is None and not self._open():
             return None
         assert self._file is not None
-        data = os.read(self._file, _READ_BYTES)
+        try:
+            data = os.read(self._file, _READ_BYTES)
+        except BlockingIOError:  # a pipe whose writer is silent
+            return []
         if not data:
             return self._at_end()
         position = self._read_to - self._splitter.rest_bytes
@@ -69,11 +75,16 @@ class FollowedFile:
 
     def _open(self) -> bool:
         try:
-            self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            # A pipe without a writer must not hold up its task.
+            self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:
             return False
-        size = os.fstat(self._file).st_size
-        if size < self._start:
+        status = os.fstat(self._file)
+        size = status.st_size
+        self._is_pipe = stat.S_ISFIFO(status.st_mode)
+        if self._is_pipe:
+            self._start = 0
+        elif size < self._start:
             logger.warning(
                 "%s has %d bytes, and %d had been read: it is another file now, or was cut; it is "
                 "read from its beginning",
@@ -92,6 +103,8 @@ class FollowedFile:
     def _at_end(self) -> list[Line] | None:
         """Find out why there is nothing more to read."""
         assert self._file is not None
+        if self._is_pipe:
+            return []
         status = os.fstat(self._file)
         if status.st_size < self._read_to:
             logger.info("%s has become shorter: it is read from its beginning", self._path)

@@ -141,3 +141,19 @@ def test_a_line_of_many_reads_is_one_line(path: Path) -> None:
     line = b"x" * 1_000_000
     path.write_bytes(line + b"\n")
     assert lines_of(FollowedFile(path, 0, 10**6)) == [line]
+
+
+def test_all_writers_of_a_pipe_are_read(path: Path) -> None:
+    os.mkfifo(path)
+    file = FollowedFile(path, 100, 10**6)
+    assert file.read_lines() == []
+    for name in (b"a", b"b"):
+        with path.open("wb") as pipe:
+            assert file.read_lines() == []
+            pipe.write(name + b"1\n" + name)
+            pipe.flush()
+            assert lines_of(file) == [name + b"1"]
+            pipe.write(b"2\n")
+        assert lines_of(file) == [name + b"2"]
+        assert file.read_lines() == []
+    file.close()
