@@ -6,6 +6,7 @@ connections within two seconds (gateway.users.permissions).
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import secrets
 import sqlite3
@@ -120,6 +121,22 @@ class Rights:
     #: When friendships end by themselves (ms), of those that do.
     ends: Mapping[str, int] = field(default_factory=dict, hash=False)
 
+    @property
+    def sight(self) -> str:
+        """Return a text that is another one once the user sees more or less of friends."""
+        seen = [
+            (owner, since, self.terms_for(owner).cell_m) for owner, since in self.friends.items()
+        ]
+        return hashlib.blake2b(repr(sorted(seen)).encode(), digest_size=12).hexdigest()
+
+    def narrows(self, before: Rights) -> bool:
+        """Tell whether something of friends is not to be seen any more that was before."""
+        return any(
+            self.friends.get(owner, _NEVER) > since
+            or before.terms_for(owner).tells_more_than(self.terms_for(owner))
+            for owner, since in before.friends.items()
+        )
+
     def sees(self, owner: str) -> bool:
         """Tell whether the user may see something of a friend's devices now."""
         if owner not in self.friends:
@@ -160,7 +177,9 @@ class RightsTable:
             friends = self._connection.execute(
                 "SELECT f.user, f.since, f.precision, f.metres, f.until "
                 "FROM friendships f JOIN users u ON u.name = f.user "
-                "WHERE f.friend = ? AND u.revoked IS NULL AND (f.until IS NULL OR f.until > ?)",
+                "WHERE f.friend = ? AND u.revoked IS NULL AND (f.until IS NULL OR f.until > ?) "
+                "AND NOT EXISTS (SELECT 1 FROM friend_blocks b "
+                "WHERE b.user = f.friend AND b.blocked = f.user)",
                 (user, _now_ms()),
             ).fetchall()
             grants = self._connection.execute(

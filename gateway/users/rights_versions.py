@@ -33,6 +33,8 @@ _CONCERNED: Final = (
     ("friendships", "INSERT", "NEW.friend"),
     ("friendships", "UPDATE", "NEW.friend"),
     ("friendships", "DELETE", "OLD.friend"),
+    ("friend_blocks", "INSERT", "NEW.user"),
+    ("friend_blocks", "DELETE", "OLD.user"),
     ("topic_grants", "INSERT", "NEW.user"),
     ("topic_grants", "UPDATE", "NEW.user"),
     ("topic_grants", "DELETE", "OLD.user"),

@@ -67,6 +67,8 @@ class Closed(Enum):
     STOPS = 1001, "the gateway stops"
     REVOKED = 1008, "the rights have been revoked"
     ENDED = 1000, "the time is over"
+    #: Pages ask for everything anew then, and forget what they had.
+    NARROWED = 1012, "less is to be seen than before: come again"
 
     def __init__(self, code: int, reason: str) -> None:
         self.code = code
@@ -502,6 +504,9 @@ class Viewers:
                 viewer.wake.set()
                 continue
             before, after = watched_users(viewer.identity), watched_users(identity)
+            if after is not None and identity.rights.narrows(viewer.identity.rights):
+                viewer.closed = Closed.NARROWED
+                viewer.wake.set()
             viewer.identity = identity
             if before != after:
                 # A feed that stays watched is kept: its events may not have been sent to friends

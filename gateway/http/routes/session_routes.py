@@ -208,6 +208,8 @@ class SessionRoutes:
             "admin": identity.admin,
             "open": self._services.authenticator.open_mode,
             "oversees": identity.admin or access != "admin",
+            # The page begins anew where it changes.
+            "sight": identity.rights.sight,
         }
 
     async def _device_endpoints(self, request: web.Request) -> web.Response:

@@ -225,11 +225,14 @@ export class App extends EventTarget {
     }
   }
 
-  /** A stream has begun, after an interruption perhaps as somebody else: the cookie is all tabs'. */
+  /**
+   * A stream has begun, after an interruption perhaps as somebody else, since the cookie is all tabs', or when
+   * friends show less: whatever they showed is nowhere on a page that is loaded anew.
+   */
   async resume() {
     if (this.snapshotTaken && !this.absence.restored) {
       const session = await api.session().catch(() => null);
-      if (session && session.user !== this.session?.user) {
+      if (session && (session.user !== this.session?.user || session.sight !== this.session?.sight)) {
         await this.absence.leave();
         return;
       }

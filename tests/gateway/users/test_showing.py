@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -195,6 +196,49 @@ def test_a_request_is_open_until_it_is_answered(store: UserStore) -> None:
     assert requests.received("ada") == requests.sent("bob") == []
     # That the other way round nothing was asked, it stays so.
     assert store.rights.friends_of("bob") == []
+
+
+def test_what_a_blocked_user_shows_is_not_seen(store: UserStore) -> None:
+    for asking in ("bob", "cyd"):
+        store.rights.befriend(asking, "ada")
+    before, version = store.rights.of("ada"), store.rights_version()
+    store.friend_requests.block("ada", "bob")
+    assert "ada" in store.rights_changed_after(version)
+    after = store.rights.of("ada")
+    assert set(before.friends) == {"bob", "cyd"} and set(after.friends) == {"cyd"}
+    assert after.narrows(before) and not before.narrows(after)
+    # Showing it once more is of no use, and nothing tells that.
+    store.rights.befriend("bob", "ada")
+    assert set(store.rights.of("ada").friends) == {"cyd"}
+    assert store.rights.friends_of("bob") == ["ada"]
+    version = store.rights_version()
+    store.friend_requests.unblock("ada", "bob")
+    assert "ada" in store.rights_changed_after(version)
+    assert store.rights.of("ada").sight == before.sight != after.sight
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "narrows"),
+    [
+        ({"precision": "exact"}, {"precision": "town"}, True),
+        ({"precision": "town"}, {"precision": "metres", "metres": 50}, False),
+        ({"precision": "metres", "metres": 50}, {"precision": "metres", "metres": 60}, True),
+        ({"since": 5}, {"since": 6}, True),
+        ({"since": 6}, {"since": 5}, False),
+        ({}, {}, False),
+    ],
+)
+def test_sight_narrows_if_something_is_told_no_more(
+    store: UserStore, first: dict[str, Any], second: dict[str, Any], narrows: bool
+) -> None:
+    store.rights.befriend("bob", "ada", **first)
+    before = store.rights.of("ada")
+    store.rights.befriend("bob", "ada", **second)
+    after = store.rights.of("ada")
+    assert after.narrows(before) == narrows
+    assert (after.sight == before.sight) == (not second)
+    store.rights.unfriend("bob", "ada")
+    assert store.rights.of("ada").narrows(after)
 
 
 def test_who_was_declined_asks_again_in_a_week(store: UserStore) -> None:

@@ -9,6 +9,7 @@ from typing import Final, Literal
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Error as PlaywrightError
 
 from tests.consumers.running import Broker
 from tests.gateway.records import address
@@ -204,6 +205,45 @@ async def test_friends_are_persons_that_are_followed_on_the_map(
         everything = await page.evaluate("JSON.stringify(waylog.store.records)")
         assert "47.51234" not in everything
         assert visit.complaints == []
+
+
+KEPT: Final = """async () => {
+  const found = await (await caches.open("waylog-kept")).match("/kept/state");
+  const shown = JSON.stringify(globalThis.waylog?.store.records ?? null);
+  return shown + (found ? await found.text() : "");
+}"""
+
+
+async def test_what_friends_show_no_more_is_nowhere_on_an_open_page(
+    browser: Browser, gateway: Gateway
+) -> None:
+    viewer, friend = add(gateway, "pia"), add(gateway, "quentin")
+    rights = gateway.users.rights
+    rights.befriend(friend.name, viewer.name, since=0)
+    await send(gateway, friend, "phone", 47.512345, 9.912345, time=now_ms() - HOUR_MS)
+    await send(gateway, friend, "phone", 47.567891, 9.987654, time=now_ms())
+    await known(gateway, friend, "phone")
+    async with opened(browser) as context:
+        visit = Visit(await context.new_page())
+        page = await sign_in(visit, gateway, viewer, "live")
+
+        async def shown() -> str:
+            try:
+                return str(await page.evaluate(KEPT))
+            except PlaywrightError:
+                return ""  # it is loaded anew
+
+        await page.get_by_role("region", name="Friends").locator(".person").press("Enter")
+        await expect(page.locator("device-panel .name")).to_have_text("phone")
+        await answered(shown, lambda found: found.count("47.5678") == 2)
+        rights.befriend(friend.name, viewer.name, precision="town")
+        await answered(
+            shown, lambda found: f"{friend.name}/phone" in found and "47.5678" not in found
+        )
+        await expect(page.locator("device-panel .name")).to_have_text("phone")
+        rights.unfriend(friend.name, viewer.name)
+        await answered(shown, lambda found: found.startswith("[]") and friend.name not in found)
+        await expect(page.locator("device-panel .name")).to_be_hidden()
 
 
 async def test_without_friends_there_is_no_list_of_persons(

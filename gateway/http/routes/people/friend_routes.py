@@ -113,7 +113,12 @@ class FriendRoutes:
     def _friends(self, user: str) -> Friends:
         found = self._services.users.rights.friendships((user,))
         shown_to = [_friend(friend, each) for (own, friend), each in found.items() if own == user]
-        seen = [_friend(other, each) for (other, own), each in found.items() if own == user]
+        blocked = self._services.users.friend_requests.blocked(user)
+        seen = [
+            _friend(other, each)
+            for (other, own), each in found.items()
+            if own == user and other not in blocked
+        ]
         return Friends(*(sorted(each, key=lambda friend: friend.user) for each in (shown_to, seen)))
 
     async def _show(self, request: web.Request) -> web.Response:

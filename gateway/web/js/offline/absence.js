@@ -77,12 +77,12 @@ export class Absence {
     this.others?.postMessage({ user });
     if (this.restored) {
       const state = await this.kept.read();
-      if (state?.user !== user) {
+      if (state?.user !== user || state.sight !== session.sight) {
         await this.leave();
         return;
       }
     }
-    await this.kept.begin(user);
+    await this.kept.begin(user, session.sight);
   }
 
   /**

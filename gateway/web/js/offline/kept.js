@@ -6,6 +6,7 @@
 /**
  * @typedef {object} KeptState
  * @property {string} user whose it is
+ * @property {string} sight of the session that saw it
  * @property {number} at when the gateway was last heard, ms
  * @property {DeviceRow[]} rows
  */
@@ -21,6 +22,7 @@ export const DAYS_MAX = 30;
 export class Kept {
   /** Whose session it is; nothing is written without. @type {string | null} */
   user = null;
+  sight = "";
   tiles = 0;
   /** There is no gateway: what is kept is taken without asking it, since that may take long. */
   preferred = false;
@@ -56,13 +58,16 @@ export class Kept {
   }
 
   /**
-   * A session has begun. What another user left is deleted.
+   * A session has begun. What another user left is deleted, and positions if friends show less or more now.
    * @param {string} user
+   * @param {string} sight
    */
-  async begin(user) {
+  async begin(user, sight) {
     if (!this.possible) return;
     const state = await this.read();
     if (state?.user !== user) await this.inTurn(() => caches.delete(CACHE));
+    else if (state.sight !== sight) await this.inTurn(async () => (await caches.open(CACHE)).delete(STATE));
+    this.sight = sight;
     await this.inTurn(async () => {
       this.tiles = (await (await caches.open(CACHE)).keys()).length;
       this.user = user;
@@ -84,7 +89,7 @@ export class Kept {
   write(at, rows) {
     return this.inTurn(async () => {
       if (this.user === null) return;
-      const answer = new Response(JSON.stringify({ user: this.user, at, rows }), { headers: { "content-type": "application/json" } });
+      const answer = new Response(JSON.stringify({ user: this.user, sight: this.sight, at, rows }), { headers: { "content-type": "application/json" } });
       await (await caches.open(CACHE)).put(STATE, answer);
     });
   }

@@ -195,6 +195,8 @@ export interface Session {
   admin: boolean;
   open: boolean;
   oversees: boolean;
+  /** another one once the user sees more or less of friends */
+  sight: string;
 }
 
 /** GET /v1/entrances. */

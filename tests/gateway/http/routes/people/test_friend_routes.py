@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from typing import Any
 
+import aiohttp
 import pytest
 
 from tests.gateway.raw_http import ask
@@ -131,6 +133,49 @@ async def test_terms_that_there_are_not_are_refused(
         answer = await client.put(f"/v1/friends/{bob.name}", json=asked)
         assert answer.status == 400, await answer.text()
         assert await json_of(await client.get("/v1/friends")) == {"shown_to": [], "seen": []}
+
+
+@pytest.mark.parametrize("until", [1e300, 10**20])
+async def test_a_far_end_is_as_good_as_none(
+    gateway: Gateway, ada: Login, bob: Login, until: float
+) -> None:
+    async with gateway.client(ada) as client, gateway.client(bob) as other:
+        path = f"/v1/friends/{bob.name}"
+        assert (await client.put(path, json={"until": until})).status == 204
+        [seen] = (await json_of(await other.get("/v1/friends")))["seen"]
+        assert seen["until"] > now_ms()
+
+
+async def test_an_open_stream_ends_once_a_friend_shows_less(
+    gateway: Gateway, ada: Login, bob: Login
+) -> None:
+    path = f"/v1/friends/{bob.name}"
+    async with gateway.client(ada) as client, gateway.client(bob) as other:
+        assert (await client.put(path)).status == 204
+        sights = [(await json_of(await other.get("/v1/session")))["sight"]]
+        for less in ({"precision": "town"}, None):
+            stream = await other.get("/v1/stream", headers={"Accept": "text/event-stream"})
+            async with other.ws_connect("/v1/ws") as socket:
+                await socket.send_json({"type": "subscribe"})
+                answer = client.delete(path) if less is None else client.put(path, json=less)
+                assert (await answer).status == 204
+                async with asyncio.timeout(30):
+                    while (await socket.receive()).type != aiohttp.WSMsgType.CLOSE:
+                        pass
+                    assert socket.close_code == 1012
+                    while await stream.content.readany():
+                        pass
+            sights.append((await json_of(await other.get("/v1/session")))["sight"])
+        assert len(set(sights)) == 3
+        # To see more ends nothing.
+        stream = await other.get("/v1/stream", headers={"Accept": "text/event-stream"})
+        assert (await client.put(path)).status == 204
+        fix = {"device": "phone", "lat": 47.5, "lon": 9.9, "time": now_ms() + 1}
+        await json_of(await client.post("/v1/positions", json=fix))
+        async with asyncio.timeout(30):
+            while b"phone" not in await stream.content.readline():
+                assert not stream.content.at_eof()
+        stream.close()
 
 
 async def test_a_friendship_ends_by_itself_and_nothing_is_shown_any_more(
