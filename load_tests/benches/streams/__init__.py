@@ -1,0 +1,1 @@
+"""What the measurement of topologies sends and reads."""
