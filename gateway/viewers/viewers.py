@@ -17,6 +17,7 @@ from gateway.observability.metrics import GatewayMetrics
 from gateway.shares.share import FRIENDS
 from gateway.users.auth import Identity
 from gateway.users.permissions import (
+    RECHECK_S,
     Permissions,
     Visibility,
     friends_since,
@@ -42,6 +43,9 @@ STEP_EVENTS: Final = 500
 STEP_BYTES: Final = 32 * 1024
 VIEWERS_MAX: Final = 10_000
 _NO_CALL: Final = 0
+#: Seconds after which viewers are told that a friend shows less: then all workers know, and whoever
+#: asks one of them anew is not told once more what there was.
+_NARROWED_AFTER_S: Final = 2 * RECHECK_S
 
 
 class View(Protocol):
@@ -67,8 +71,6 @@ class Closed(Enum):
     STOPS = 1001, "the gateway stops"
     REVOKED = 1008, "the rights have been revoked"
     ENDED = 1000, "the time is over"
-    #: Pages ask for everything anew then, and forget what they had.
-    NARROWED = 1012, "less is to be seen than before: come again"
 
     def __init__(self, code: int, reason: str) -> None:
         self.code = code
@@ -104,6 +106,8 @@ class Viewer:
         #: Next offsets after the missed events sent so far, for the id of the last one.
         self.cursor: Cursor = dict(positions)
         self.skipped = 0
+        #: A friend shows less than before, and the viewer has not been told so.
+        self.is_narrowed = False
         #: Set if something is queued, or if `closed`.
         self.wake = asyncio.Event()
         #: The number of the last event before the viewer was added.
@@ -262,6 +266,16 @@ class Viewer:
         """Close the viewer, because its time is over."""
         self.closed = Closed.ENDED
         self.wake.set()
+
+    def narrow(self) -> None:
+        """Have the viewer told that a friend shows less than before."""
+        self.is_narrowed = True
+        self.wake.set()
+
+    def take_narrowed(self) -> bool:
+        """Return whether a friend shows less than at the last call."""
+        is_narrowed, self.is_narrowed = self.is_narrowed, False
+        return is_narrowed
 
     def take_skipped(self) -> int:
         """Return the number of events left out since the last call."""
@@ -505,8 +519,7 @@ class Viewers:
                 continue
             before, after = watched_users(viewer.identity), watched_users(identity)
             if after is not None and identity.rights.narrows(viewer.identity.rights):
-                viewer.closed = Closed.NARROWED
-                viewer.wake.set()
+                asyncio.get_running_loop().call_later(_NARROWED_AFTER_S, viewer.narrow)
             viewer.identity = identity
             if before != after:
                 # A feed that stays watched is kept: its events may not have been sent to friends

@@ -113,10 +113,13 @@ async def watching(
 
     async def stream(client: aiohttp.ClientSession) -> None:
         async with client.get(f"/v1/stream{query}") as answer:
+            kind = b""
             async for line in answer.content:
                 if line == b": ready\n":
                     ready.set()
-                elif line.startswith(b"data: "):
+                elif line.startswith(b"event: "):
+                    kind = line[7:].strip()
+                elif line.startswith(b"data: ") and kind in (b"fix", b"address"):
                     watch.take(json.loads(line[6:]))
 
     async def websocket(client: aiohttp.ClientSession) -> None:

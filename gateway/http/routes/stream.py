@@ -3,7 +3,7 @@
 `event: fix` and `event: address` carry the JSON of the topics. The id of an event is the set of
 next offsets; a client that reconnects with `Last-Event-ID` (or `?since=`) gets the records of the
 log from there on. `event: skipped` with `{"count": n}` tells a slow client how many events it
-missed.
+missed, `event: narrowed` that a friend shows less than before.
 """
 
 from __future__ import annotations
@@ -229,6 +229,8 @@ async def _write_news(write: Write, viewer: Viewer, services: Services, user: st
     if skipped:
         services.metrics.skipped += skipped
         body += b'event: skipped\ndata: {"count":%d}\n\n' % skipped
+    if viewer.take_narrowed():
+        body += b"event: narrowed\ndata: {}\n\n"
     if body:
         await write(body)
         services.metrics.pushed("sse", len(events))

@@ -462,6 +462,8 @@ class _Connection:
                 if skipped := self._viewer.take_skipped():
                     self._services.metrics.skipped += skipped
                     answers.append(_encode({"type": "skipped", "count": skipped}))
+                if self._viewer.take_narrowed():
+                    answers.append(_encode({"type": "narrowed"}))
                 await self._send(answers)
                 await self._send_events([live.websocket(seal) for live in events])
                 self._services.pushes.shown(WEBSOCKET, events, self._identity.user)

@@ -89,6 +89,8 @@ export class App extends EventTarget {
     const dot = byId("connection", "connection-dot");
     live.addEventListener("message", (event) => this.take(/** @type {CustomEvent} */ (event).detail));
     live.addEventListener("opened", () => this.resume());
+    // Whatever a friend showed until now is nowhere on a page that is loaded anew.
+    live.addEventListener("narrowed", () => this.absence.leave());
     live.addEventListener("state", () => {
       root.dataset.connection = live.state;
       dot.show(live.state, live.retryAt);
@@ -227,7 +229,7 @@ export class App extends EventTarget {
 
   /**
    * A stream has begun, after an interruption perhaps as somebody else, since the cookie is all tabs', or when
-   * friends show less: whatever they showed is nowhere on a page that is loaded anew.
+   * friends show less than before.
    */
   async resume() {
     if (this.snapshotTaken && !this.absence.restored) {

@@ -41,7 +41,7 @@ export class LiveConnection extends EventTarget {
     addEventListener("online", () => this.retryNow());
   }
 
-  /** Events: `state` (detail: connecting, live, lost), `opened`, `refused`, `message` (detail: kind, data),
+  /** Events: `state` (detail: connecting, live, lost), `opened`, `refused`, `narrowed`, `message` (detail: kind, data),
    * `frame` (detail: bytes of the map by area). */
   start() {
     this.stopped = false;
@@ -200,6 +200,7 @@ export class LiveConnection extends EventTarget {
   receive(text, kind = null) {
     let data;
     try { data = JSON.parse(text); } catch { return; }
+    if ((kind ?? data?.type) === "narrowed") this.dispatchEvent(new Event("narrowed"));
     for (const [found, content] of classify(data, kind)) {
       this.dispatchEvent(new CustomEvent("message", { detail: { kind: found, data: content } }));
     }

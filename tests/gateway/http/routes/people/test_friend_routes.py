@@ -6,7 +6,6 @@ import asyncio
 import itertools
 from typing import Any
 
-import aiohttp
 import pytest
 
 from tests.gateway.raw_http import ask
@@ -146,36 +145,33 @@ async def test_a_far_end_is_as_good_as_none(
         assert seen["until"] > now_ms()
 
 
-async def test_an_open_stream_ends_once_a_friend_shows_less(
+async def test_open_streams_tell_once_that_a_friend_shows_less(
     gateway: Gateway, ada: Login, bob: Login
 ) -> None:
     path = f"/v1/friends/{bob.name}"
+
+    async def told(line: bytes) -> None:
+        while line not in await stream.content.readline():
+            assert not stream.content.at_eof()
+
     async with gateway.client(ada) as client, gateway.client(bob) as other:
-        assert (await client.put(path)).status == 204
+        assert (await client.put(path, json={"precision": "town"})).status == 204
         sights = [(await json_of(await other.get("/v1/session")))["sight"]]
-        for less in ({"precision": "town"}, None):
-            stream = await other.get("/v1/stream", headers={"Accept": "text/event-stream"})
-            async with other.ws_connect("/v1/ws") as socket:
-                await socket.send_json({"type": "subscribe"})
-                answer = client.delete(path) if less is None else client.put(path, json=less)
-                assert (await answer).status == 204
-                async with asyncio.timeout(30):
-                    while (await socket.receive()).type != aiohttp.WSMsgType.CLOSE:
-                        pass
-                    assert socket.close_code == 1012
-                    while await stream.content.readany():
-                        pass
-            sights.append((await json_of(await other.get("/v1/session")))["sight"])
-        assert len(set(sights)) == 3
-        # To see more ends nothing.
         stream = await other.get("/v1/stream", headers={"Accept": "text/event-stream"})
-        assert (await client.put(path)).status == 204
-        fix = {"device": "phone", "lat": 47.5, "lon": 9.9, "time": now_ms() + 1}
-        await json_of(await client.post("/v1/positions", json=fix))
-        async with asyncio.timeout(30):
-            while b"phone" not in await stream.content.readline():
-                assert not stream.content.at_eof()
+        async with other.ws_connect("/v1/ws") as socket, asyncio.timeout(60):
+            assert (await socket.receive_json())["type"] == "ready"
+            # To see more is no such news.
+            for shown in ({"precision": "exact"}, {"precision": "town"}, None):
+                answer = client.delete(path) if shown is None else client.put(path, json=shown)
+                assert (await answer).status == 204
+                sights.append((await json_of(await other.get("/v1/session")))["sight"])
+                if shown != {"precision": "exact"}:
+                    assert await socket.receive_json() == {"type": "narrowed"}
+                    await told(b"event: narrowed")
+            await socket.send_json({"type": "ping"})
+            assert (await socket.receive_json())["type"] == "pong"
         stream.close()
+        assert len(set(sights)) == 4
 
 
 async def test_a_friendship_ends_by_itself_and_nothing_is_shown_any_more(
