@@ -358,7 +358,7 @@ async def test_offsets_are_set_after_a_rehearsal(visit: Visit) -> None:
 async def test_a_refused_record_is_tried_again_once(visit: Visit, gateway: Gateway) -> None:
     page = visit.page
     await at(page, "refused", "Refused")
-    row = page.locator(".operations-records li").filter(has_text="not a fix").first
+    row = page.locator(".operations-records li").filter(has_text=f"not a fix {HOSTILE}").first
     await row.locator("summary").click()
     await expect(row).to_contain_text("retried:0:4")
     await expect(row.locator("pre")).to_have_text(HOSTILE)

@@ -208,6 +208,8 @@ def test_events_come_live_and_after_a_restart(
             await client.send(Position(device="car", lat=5, lon=5))
             await client.send(Position(device="boat", lat=3, lon=2))
             second = await anext(events)
+            if second == first:  # it came while the newest ones were read
+                second = await anext(events)
             assert isinstance(second, Fix)
             assert second.lat == 3
             await asyncio.to_thread(other.kill)
