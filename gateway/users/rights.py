@@ -130,12 +130,17 @@ class Rights:
         return hashlib.blake2b(repr(sorted(seen)).encode(), digest_size=12).hexdigest()
 
     def narrows(self, before: Rights) -> bool:
-        """Tell whether something of friends is not to be seen any more that was before."""
-        return any(
-            self.friends.get(owner, _NEVER) > since
-            or before.terms_for(owner).tells_more_than(self.terms_for(owner))
-            for owner, since in before.friends.items()
-        )
+        """Tell whether something of friends is not to be seen any more that was before.
+
+        Who is shown more precisely from now on has not been shown too much until now.
+        """
+        for owner, since in before.friends.items():
+            terms, other = before.terms_for(owner), self.terms_for(owner)
+            if owner not in self.friends or terms.tells_more_than(other):
+                return True
+            if self.friends[owner] > since and not other.tells_more_than(terms):
+                return True
+        return False
 
     def sees(self, owner: str) -> bool:
         """Tell whether the user may see something of a friend's devices now."""

@@ -221,7 +221,7 @@ def test_what_a_blocked_user_shows_is_not_seen(store: UserStore) -> None:
     ("first", "second", "narrows"),
     [
         ({"precision": "exact"}, {"precision": "town"}, True),
-        ({"precision": "town"}, {"precision": "metres", "metres": 50}, False),
+        ({"precision": "town", "since": 5}, {"precision": "metres", "metres": 50}, False),
         ({"precision": "metres", "metres": 50}, {"precision": "metres", "metres": 60}, True),
         ({"since": 5}, {"since": 6}, True),
         ({"since": 6}, {"since": 5}, False),
