@@ -41,9 +41,15 @@ RECEIVED_MAX: Final = 100
 BLOCKED_MAX: Final = 1_000
 
 _OPEN: Final = "r.declined IS NULL AND NOT r.taken_back AND r.created > :now - :open_ms"
-_HEARD: Final = (
-    "NOT EXISTS (SELECT 1 FROM friend_blocks b WHERE b.user = r.user AND b.blocked = r.asker)"
-)
+
+
+def not_blocked(user: str, other: str) -> str:
+    """Return SQL: the user in one column has not blocked the one in the other column."""
+    condition = f"b.user = {user} AND b.blocked = {other}"
+    return f"NOT EXISTS (SELECT 1 FROM friend_blocks b WHERE {condition})"  # noqa: S608
+
+
+_HEARD: Final = not_blocked("r.user", "r.asker")
 
 
 class TooManyRequests(Exception):

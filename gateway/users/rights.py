@@ -180,11 +180,10 @@ class RightsTable:
                 (user,),
             ).fetchone()
             friends = self._connection.execute(
-                "SELECT f.user, f.since, f.precision, f.metres, f.until "
+                "SELECT f.user, f.since, f.precision, f.metres, f.until "  # noqa: S608
                 "FROM friendships f JOIN users u ON u.name = f.user "
                 "WHERE f.friend = ? AND u.revoked IS NULL AND (f.until IS NULL OR f.until > ?) "
-                "AND NOT EXISTS (SELECT 1 FROM friend_blocks b "
-                "WHERE b.user = f.friend AND b.blocked = f.user)",
+                f"AND {friend_requests.not_blocked('f.friend', 'f.user')}",
                 (user, _now_ms()),
             ).fetchall()
             grants = self._connection.execute(

@@ -116,7 +116,12 @@ def time_of(request: web.Request, name: str, default: int) -> int:
     if not text:
         return default
     # The "+" of a time zone arrives as a space if it was not encoded.
-    time = time_ms(re.sub(r" (\d\d:?\d\d)$", r"+\1", text))
+    return checked_time(name, re.sub(r" (\d\d:?\d\d)$", r"+\1", text))
+
+
+def checked_time(name: str, value: str | int | float) -> int:
+    """Return a time in ms, within 64 bits whatever is asked for. Raises Refused."""
+    time = time_ms(value)
     if time is None:
         raise Refused(400, f"{name} must be milliseconds, seconds or ISO 8601")
     # Whoever has no end in mind may send the greatest number there is.

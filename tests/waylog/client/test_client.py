@@ -236,8 +236,10 @@ def test_events_come_live_and_after_a_restart(
             assert await client.address("ann/boat") == fourth
             await events.aclose()  # type: ignore[attr-defined]
 
-    asyncio.run(asyncio.wait_for(follow(), 120))
-    other.close()
+    try:
+        asyncio.run(asyncio.wait_for(follow(), 120))
+    finally:
+        other.close()
 
 
 def test_tokens_of_devices_are_made_and_revoked(

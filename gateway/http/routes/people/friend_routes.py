@@ -15,9 +15,10 @@ from aiohttp import web
 
 from gateway.http.ingest.ingest import Ingest
 from gateway.http.requests.own_users import Reasons, own_user
+from gateway.http.requests.past import checked_time
 from gateway.http.requests.responses import COMMAND_BYTES_MAX, Refused, json_answer
 from gateway.http.requests.services import Services
-from gateway.http.routes.people.asked_terms import Time, metres_of, time_of
+from gateway.http.routes.people.asked_terms import Time, metres_of
 from gateway.shares.friend_requests import Declined, FriendRequest, TooManyRequests
 from gateway.shares.share import Precision
 from gateway.users.admission import QuotaExceeded
@@ -266,4 +267,4 @@ def _open_request(found: FriendRequest) -> OpenRequest:
 def _until_of(asked: _Asked) -> int | EllipsisType | None:
     if isinstance(asked.until, msgspec.UnsetType):
         return ...
-    return None if asked.until is None else time_of("until", asked.until)
+    return None if asked.until is None else checked_time("until", asked.until)

@@ -12,9 +12,10 @@ from aiohttp import web
 from gateway.http.ingest.ingest import Ingest
 from gateway.http.requests.browsers import url_of_platform
 from gateway.http.requests.own_users import Reasons, own_user
+from gateway.http.requests.past import checked_time
 from gateway.http.requests.responses import COMMAND_BYTES_MAX, Refused, json_answer
 from gateway.http.requests.services import Services
-from gateway.http.routes.people.asked_terms import Time, metres_of, time_of
+from gateway.http.routes.people.asked_terms import Time, metres_of
 from gateway.shares.share import Offer, Precision, Share
 from gateway.shares.share_table import SHARES_MAX, TooManyShares
 from gateway.users.admission import QuotaExceeded
@@ -130,7 +131,7 @@ class ShareRoutes:
         return answer
 
     def _until_of(self, asked: _Asked, now: int) -> int:
-        until = time_of("until", asked.until)
+        until = checked_time("until", asked.until)
         days = self._services.limits.share_days_max
         if not now < until <= now + days * _DAY_MS:
             raise Refused(400, f"until must be in the next {days} days (--share-days-max)")
@@ -174,7 +175,7 @@ def _period_of(asked: _Asked, now: int) -> tuple[int, int] | tuple[None, None]:
         return None, None
     if asked.begin is None or asked.end is None:
         raise Refused(400, "a period has from and to; a live share has neither")
-    begin, end = time_of("from", asked.begin), time_of("to", asked.end)
+    begin, end = checked_time("from", asked.begin), checked_time("to", asked.end)
     if not begin < end <= now:
         raise Refused(400, "a period must have passed, and begin before it ends")
     if end - begin > _PERIOD_DAYS_MAX * _DAY_MS:

@@ -144,6 +144,13 @@ class PostgresServer:
             found = connection.execute(statement.encode(), values or None)
             return found.fetchall() if found.description is not None else []
 
+    def add_postgis(self) -> None:
+        """Add PostGIS to the database; skips the test where there is none."""
+        try:
+            self.query("CREATE EXTENSION postgis")
+        except (psycopg.errors.FeatureNotSupported, psycopg.errors.UndefinedFile):
+            pytest.skip("needs PostGIS: apt-get install postgresql-15-postgis-3")
+
     def count(self, table: str) -> int:
         """Return the rows that a table has, 0 if it does not exist."""
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -137,10 +136,7 @@ def test_no_value_is_changed_so_that_it_fits(
 
 
 def test_a_place_beside_a_refused_row_is_a_point(make_sink: MakeSink) -> None:
-    try:
-        make_sink().postgres.query("CREATE EXTENSION postgis")
-    except (psycopg.errors.FeatureNotSupported, psycopg.errors.UndefinedFile):
-        pytest.skip("needs PostGIS: apt-get install postgresql-15-postgis-3")
+    make_sink().postgres.add_postgis()
     good, bad = {"id": "a", "lat": 47.5, "lon": 9.5, "n": 1}, {"id": "b", "n": "x"}
     for srid, table in (("4326", "t"), ("3857", "m")):
         sink = make_sink(**BY_ID, geometry_field="place", geometry_srid=srid)

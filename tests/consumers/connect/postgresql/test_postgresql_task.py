@@ -241,10 +241,7 @@ def test_a_table_of_ones_own_gets_the_fields_that_are_named(make_sink: MakeSink)
 
 
 def test_places_are_points_of_postgis(make_sink: MakeSink) -> None:
-    try:
-        make_sink().postgres.query("CREATE EXTENSION postgis")
-    except (psycopg.errors.FeatureNotSupported, psycopg.errors.UndefinedFile):
-        pytest.skip("needs PostGIS: apt-get install postgresql-15-postgis-3")
+    make_sink().postgres.add_postgis()
     sink = make_sink(**BY_ID, geometry_field="place")
     sink.put(fix(0), {"id": "nowhere", "x": 1})
     assert sink.types()["place"] == "geography(Point,4326)"
@@ -289,10 +286,7 @@ def test_without_postgis_there_are_two_numbers(
 def test_postgis_is_found_by_the_next_connection(make_sink: MakeSink) -> None:
     sink = make_sink(**BY_ID, geometry_field="place")
     sink.put(fix(0))
-    try:
-        sink.postgres.query("CREATE EXTENSION postgis")
-    except (psycopg.errors.FeatureNotSupported, psycopg.errors.UndefinedFile):
-        pytest.skip("needs PostGIS: apt-get install postgresql-15-postgis-3")
+    sink.postgres.add_postgis()
     sink.postgres.query(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
         " WHERE application_name = 'waylog-connect sink'"
