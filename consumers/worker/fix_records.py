@@ -89,21 +89,20 @@ def rejected_record(record: InputRecord, reason: str, source: str, now_ms: int) 
     if size > HEADERS_BYTES_MAX:
         reason += f" (headers: none of {size} bytes)"
         headers = passed_on(headers) or []
-    output = _rejected(key, raw, reason, source, now_ms, place)
-    return msgspec.structs.replace(output, headers=headers or None)
+    return _rejected(key, raw, headers or None, reason, source, now_ms, place)
 
 
 def rejected_result(output: OutputRecord, reason: str, source: str, now_ms: int) -> OutputRecord:
     """Return the record of topic `error` that keeps a result which its topic cannot have."""
     logger.warning("a result for topic %s goes to topic error", output.topic)
     place = {"topic": output.topic}
-    rejected = _rejected(output.key, output.value, reason, source, now_ms, place)
-    return msgspec.structs.replace(rejected, headers=output.headers)
+    return _rejected(output.key, output.value, output.headers, reason, source, now_ms, place)
 
 
 def _rejected(
     key: bytes | None,
     raw: bytes,
+    headers: list[tuple[str, bytes]] | None,
     reason: str,
     source: str,
     now_ms: int,
@@ -121,7 +120,7 @@ def _rejected(
         device=key.decode("utf-8", "replace") if key is not None else None,
         headers=place,
     )
-    return OutputRecord(ERROR, None, key, encode(rejected))
+    return OutputRecord(ERROR, None, key, encode(rejected), headers)
 
 
 def passed_on(headers: list[tuple[str, bytes]]) -> list[tuple[str, bytes]] | None:

@@ -106,7 +106,7 @@ class FileStreamSinkTask(SinkTask):
     def _open(self) -> None:
         assert self._path is not None
         try:
-            self._file = _open(self._path)
+            self._file = _open_for_appending(self._path)
             self._is_regular = stat.S_ISREG(os.fstat(self._file).st_mode)
             if self._is_regular and _ends_within_a_line(self._path):
                 # A write that was cut off by a kill; its records come again, on lines of their own.
@@ -118,8 +118,10 @@ class FileStreamSinkTask(SinkTask):
 
     def _follow(self) -> None:
         """Open the file of the name, unless it is the one that is open (log rotation)."""
-        if self._path is None or self._file is None or not self._is_regular:
+        if not self._is_regular:
             return
+        assert self._path is not None
+        assert self._file is not None
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.stat(self._path), os.fstat(self._file)):  # noqa: PTH116
                 return
@@ -145,7 +147,7 @@ class FileStreamSinkTask(SinkTask):
             os.ftruncate(self._file, size)
 
 
-def _open(path: Path) -> int:
+def _open_for_appending(path: Path) -> int:
     flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
     with contextlib.suppress(FileNotFoundError):
         return os.open(path, flags)

@@ -100,6 +100,7 @@ class SinkTaskThread(TaskThread):
         self._raised: BaseException | None = None
         self._fatal: KafkaError | None = None
         self._message_failure: Final = RepeatedFailure()
+        self._put_failure: Final = RepeatedFailure()
         self._committing_since: float | None = None
         self._next_commit = 0.0
         #: What was consumed and not put yet.
@@ -274,7 +275,8 @@ class SinkTaskThread(TaskThread):
             if self._reporter is not None:
                 self._reporter.raise_error()
         except RetriableException as error:
-            logger.warning("task %s: records come again: %s", self.task_id, error)
+            if self._put_failure.is_new(error):
+                logger.warning("task %s: records come again: %s", self.task_id, error)
             wait_s = max(self._next_commit - now, _POLL_S)
             if context.timeout_ms is not None:
                 wait_s = min(wait_s, context.timeout_ms / 1000)
@@ -285,10 +287,12 @@ class SinkTaskThread(TaskThread):
             raise ConnectException(
                 "Exiting WorkerSinkTask due to unrecoverable exception."
             ) from error
+        self._put_failure.succeeded()
         self._counts.sent += len(self._records)
         self._offsets.put(self._ends)
         self._records, self._ends = [], {}
         if self._retry_at is not None:
+            logger.info("task %s: records are taken again", self.task_id)
             self._retry_at = None
             self._apply_pauses()
         timeout_ms = context.timeout_ms

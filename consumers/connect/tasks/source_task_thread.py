@@ -47,7 +47,7 @@ from consumers.connect.tasks.timing import Timing
 from consumers.connect.tasks.topic_creator import TopicCreator
 from waylog.kafka.errors import error_text, is_purged, not_stored_text
 from waylog.kafka.librdkafka_producer import LibrdkafkaProducer
-from waylog.process.log_throttle import LogThrottle, since_last_line
+from waylog.process.log_throttle import LogThrottle, RepeatedFailure, since_last_line
 
 logger = logging.getLogger(__name__)
 
@@ -143,6 +143,7 @@ class SourceTaskThread(TaskThread):
         self._tells_task: Final = type(task).commit_record is not SourceTask.commit_record
 
         self._left_out: Final = LogThrottle()
+        self._poll_failure: Final = RepeatedFailure()
         #: Acknowledgements are also taken in the committer's thread, until the producer is closed.
         self._serving: Final = threading.Lock()
         self._polled = self._written_count = 0
@@ -241,11 +242,14 @@ class SourceTaskThread(TaskThread):
 
     def _poll(self) -> Sequence[SourceRecord] | None:
         try:
-            return self._task.poll()
+            polled = self._task.poll()
         except RetriableException as error:
-            logger.warning("task %s polls again: %s", self.task_id, error)
+            if self._poll_failure.is_new(error):
+                logger.warning("task %s polls again: %s", self.task_id, error)
             self._stopping.wait(_SEND_AGAIN_S)
             return None
+        self._poll_failure.succeeded()
+        return polled
 
     def _send(self) -> bool:
         """Send the batch; return False if a part of it has to be sent later."""

@@ -32,6 +32,8 @@ class _Base:
         if kind == "SystemExit":
             raise SystemExit(3)
         if kind == "retriable":
+            with Path(self.properties["notes"] + ".attempts").open("a", encoding="utf-8") as file:
+                file.write(f"{where}\n")
             raise RetriableException("not now")
         if kind == "hang":
             self.note("hangs")

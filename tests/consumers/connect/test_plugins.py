@@ -79,6 +79,10 @@ class Misbehaving:
     def notes(self) -> list[str]:
         return lines_of(self.notes_file)
 
+    def await_attempts(self, count: int) -> None:
+        attempts = self.notes_file.with_name(self.notes_file.name + ".attempts")
+        wait_until(lambda: len(lines_of(attempts)) >= count, f"{count} attempts", self.worker)
+
     def await_notes(self, *notes: str) -> None:
         wait_until(lambda: self.notes() == list(notes), f"{notes}, not {self.notes()}", self.worker)
 
@@ -129,10 +133,12 @@ def test_what_a_source_may_try_again_is_tried_again(bad: Misbehaving) -> None:
     bad.create("Worse", fails="poll", kind="retriable")
     bad.worker.wait_for("task bad-0 polls again: not now")
     assert bad.worker.states("bad") == ["RUNNING", "RUNNING"]
+    bad.await_attempts(3)
     bad.broken.unlink()
     records = Topic(bad.servers, bad.topic)
     wait_until(lambda: records.values() == ["1", "2", "3"], "three records", bad.worker)
     records.close()
+    assert bad.worker.output.count("bad-0 polls again") == 1  # not a line for each attempt
 
 
 def test_records_that_a_sink_may_take_later_come_again(bad: Misbehaving) -> None:
@@ -140,10 +146,12 @@ def test_records_that_a_sink_may_take_later_come_again(bad: Misbehaving) -> None
     bad.create("Bad", fails="put", kind="retriable", timeout="100")
     bad.worker.wait_for("task bad-0: records come again: not now")
     produce(bad.servers, bad.topic, [b"c"])
-    bad.worker.wait_for("task bad-0: records come again: not now")
+    bad.await_attempts(3)
     assert bad.worker.states("bad") == ["RUNNING", "RUNNING"]
     bad.broken.unlink()
+    bad.worker.wait_for("task bad-0: records are taken again")
     bad.await_notes("a", "b", "c")
+    assert bad.worker.output.count("records come again") == 1  # not a line for each attempt
 
 
 def test_records_come_again_after_a_flush_that_has_failed(bad: Misbehaving) -> None:
