@@ -162,8 +162,7 @@ class FriendRoutes:
     async def _require_user(self, identity: Identity, other: str) -> None:
         """Raise Refused if there is no such user; so many may be asked about in a minute."""
         try:
-            # Also a bound on finding out which users there are.
-            self._services.admission.take_registration(identity)
+            self._services.admission.take_named_user(identity)
         except QuotaExceeded as error:
             raise Refused(429, str(error), {"Retry-After": error.retry_after}) from error
         if other == OPERATOR or not await asyncio.to_thread(self._services.users.exists, other):

@@ -251,8 +251,11 @@ async def test_asking_and_blocking_tell_no_more_of_users_than_showing(
         # All of it is counted together.
         statuses = [(await client.post(f"/v1/friends/no{n}/request")).status for n in range(12)]
         assert statuses[-1] == 429
-        for method, tail in (("PUT", ""), ("PUT", "/block")):
-            assert (await client.request(method, f"/v1/friends/x{tail}")).status == 429
+        for method, tail in (("PUT", ""), ("POST", "/request"), ("PUT", "/block")):
+            answer = await client.request(method, f"/v1/friends/x{tail}")
+            assert answer.status == 429
+            said = (await answer.json())["error"]
+            assert said == f"{ada.name} may ask, show something to or block 10 users a minute"
     phone = Login(ada.name, gateway.users.add_token(ada.name, "phone"))
     async with gateway.client(phone) as device:
         assert (await device.get("/v1/friends/requests")).status == 403
