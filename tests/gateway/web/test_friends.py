@@ -185,6 +185,17 @@ async def test_friends_are_persons_that_are_followed_on_the_map(
         await expect(third).to_contain_text("Noch keine Position")
         await self_check(page)
         assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        # It is said how many there are, and to be seen that there are more than fit.
+        await expect(people.get_by_role("heading")).to_have_text("Freunde 3 Personen")
+        if width == 390:
+            [one, two, half] = await people.locator(".person").evaluate_all(IN_SIGHT)
+            assert (one, two) == (1, 1)
+            assert 0.25 < half < 0.75
+            await expect(people).to_have_attribute("data-more", "")
+            await third.focus()
+            await answered(lambda: people.locator(".person").evaluate_all(IN_SIGHT), all_of_third)
+            await expect(people).not_to_have_attribute("data-more", "")
+            await self_check(page)
         # The newest device of a person is followed, by a key as by a finger.
         await first.press("Enter")
         await expect(page.locator("device-panel .name")).to_have_text("phone")
@@ -205,6 +216,19 @@ async def test_friends_are_persons_that_are_followed_on_the_map(
         everything = await page.evaluate("JSON.stringify(waylog.store.records)")
         assert "47.51234" not in everything
         assert visit.complaints == []
+
+
+#: How much of each row is to be seen in its list, from 0 to 1.
+IN_SIGHT: Final = """rows => rows.map((row) => {
+  const {top, bottom, height} = row.getBoundingClientRect();
+  const list = row.closest("ul").getBoundingClientRect();
+  const end = Math.min(bottom, list.bottom, innerHeight);
+  return Math.max(0, (end - Math.max(top, list.top)) / height);
+})"""
+
+
+def all_of_third(shares: list[float]) -> bool:
+    return shares[2] > 0.95
 
 
 KEPT: Final = """async () => {
