@@ -122,7 +122,7 @@ async def explain_refusals(request: web.Request, handler: Handler) -> web.Stream
         if headers and "WWW-Authenticate" in headers and _is_asked_by_script(request):
             # With a Basic challenge, the browser would ask the user before the page can.
             headers = {**headers, "WWW-Authenticate": 'Bearer realm="waylog"'}
-        answer = refusal_answer(refusal.status, refusal.reason, headers)
+        answer = refusal_answer(refusal.status, refusal.reason, headers, refusal.code)
     except web.HTTPException as error:
         if error.status < 400:
             raise

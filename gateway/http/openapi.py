@@ -129,7 +129,7 @@ def openapi() -> dict[str, Any]:
                 **schemas,
                 "Error": {
                     "type": "object",
-                    "properties": {"error": {"type": "string"}},
+                    "properties": {"error": {"type": "string"}, "code": {"type": "string"}},
                     "required": ["error"],
                 },
                 "GeocoderError": {

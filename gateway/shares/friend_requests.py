@@ -53,7 +53,11 @@ _HEARD: Final = not_blocked("r.user", "r.asker")
 
 
 class TooManyRequests(Exception):
-    """There are as many open requests, or blocks, as there may be; the text says whose."""
+    """There are as many open requests, or blocks, as there may be; text and `code` say whose."""
+
+    def __init__(self, reason: str, code: str) -> None:
+        super().__init__(reason)
+        self.code = code
 
 
 class Declined(Exception):
@@ -115,9 +119,11 @@ class FriendRequests:
                 if is_new and declined > now - DECLINED_MS:
                     raise Declined(declined + DECLINED_MS)
             if self._count("r.asker = :asker", names) >= SENT_MAX:
-                raise TooManyRequests(f"you have {SENT_MAX} open requests: take some back")
+                reason = f"you have {SENT_MAX} open requests: take some back"
+                raise TooManyRequests(reason, "too_many_sent")
             if self._count(f"r.user = :user AND {_HEARD}", names) >= RECEIVED_MAX:
-                raise TooManyRequests("too many users ask this one at the moment")
+                reason = "too many users ask this one at the moment"
+                raise TooManyRequests(reason, "too_many_received")
             self._connection.execute(
                 "INSERT INTO friend_requests (user, asker, created) VALUES (:user, :asker, :now) "
                 "ON CONFLICT (user, asker) DO UPDATE SET taken_back = 0, declined = NULL, "
@@ -192,7 +198,8 @@ class FriendRequests:
                 (user, blocked),
             ).fetchone()
             if count >= BLOCKED_MAX:
-                raise TooManyRequests(f"you have blocked {BLOCKED_MAX} users")
+                reason = f"you have blocked {BLOCKED_MAX} users"
+                raise TooManyRequests(reason, "too_many_blocked")
             self._connection.execute(
                 "INSERT INTO friend_blocks (user, blocked) VALUES (?, ?) ON CONFLICT DO NOTHING",
                 (user, blocked),

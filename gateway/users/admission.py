@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 
 #: Different devices of a user without a limit of its own.
 DEVICES_PER_USER: Final = 1_000
-#: Devices of one user that may register themselves per minute.
+#: Devices of one user that may register themselves per minute, with links that the user makes.
 REGISTRATIONS_PER_MINUTE: Final = 10
+#: Users whom one user may ask, show something to or block per minute.
+NAMED_USERS_PER_MINUTE: Final = 10
 #: Messages and items per minute that are refused for good and kept, of a user without a quota.
 #: A fleet that sends a thousand fixes a second may have a few in a hundred.
 REFUSALS_PER_MINUTE: Final = 3_000
@@ -187,16 +189,26 @@ class Admission:
             raise QuotaExceeded(reason, wait_s)
 
     def take_registration(self, sender: Sender) -> None:
-        """Count a device that registers itself. Raises QuotaExceeded.
+        """Count a device that registers itself, or a link of a user. Raises QuotaExceeded.
 
         A registration changes the user database, which makes all workers read it again.
         """
+        may = f"register devices or make links {REGISTRATIONS_PER_MINUTE} times a minute"
+        self._take_change(sender, "registrations", REGISTRATIONS_PER_MINUTE, may)
+
+    def take_named_user(self, sender: Sender) -> None:
+        """Count another user who is asked, shown something or blocked. Raises QuotaExceeded.
+
+        It is also the bound on finding out which users there are.
+        """
+        may = f"ask, show something to or block {NAMED_USERS_PER_MINUTE} users a minute"
+        self._take_change(sender, "named users", NAMED_USERS_PER_MINUTE, may)
+
+    def _take_change(self, sender: Sender, kind: str, per_minute: int, may: str) -> None:
         # No user name begins with NUL.
-        name = f"\0registrations\0{sender.user}"
-        wait_s = self._buckets.take(name, REGISTRATIONS_PER_MINUTE, 1)
+        wait_s = self._buckets.take(f"\0{kind}\0{sender.user}", per_minute, 1)
         if wait_s:
-            reason = f"{sender.user} may register {REGISTRATIONS_PER_MINUTE} devices a minute"
-            raise QuotaExceeded(reason, wait_s)
+            raise QuotaExceeded(f"{sender.user} may {may}", wait_s)
 
     def admit(self, sender: Sender, parsed: Parsed) -> int:
         """Admit the content of a message, and return the number of fixes that were rejected.

@@ -24,13 +24,23 @@ _WRITTEN_AT_ONCE: Final = 64 * 1024
 
 
 class Refused(Exception):
-    """A request that is answered with an error; `reason` is shown to the sender."""
+    """A request that is answered with an error; `reason` is shown to the sender.
 
-    def __init__(self, status: int, reason: str, headers: dict[str, str] | None = None) -> None:
+    By `code` a program that speaks another language than `reason` knows what is the matter.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        reason: str,
+        headers: dict[str, str] | None = None,
+        code: str | None = None,
+    ) -> None:
         super().__init__(reason)
         self.status = status
         self.reason = reason
         self.headers = headers
+        self.code = code
 
 
 def too_large_head(bytes_max: int) -> str:
@@ -98,11 +108,14 @@ class Pieces(Payload):
             await writer.write(b"".join(part))
 
 
-def refusal_answer(status: int, reason: str, headers: dict[str, str] | None = None) -> web.Response:
-    """Return a response with `{"error": reason}`."""
+def refusal_answer(
+    status: int, reason: str, headers: dict[str, str] | None = None, code: str | None = None
+) -> web.Response:
+    """Return a response with `{"error": reason}`, and `code` if there is one."""
+    # A reason may quote the request, with lone surrogates.
+    said = {"error": reason.encode(errors="replace").decode()}
     return web.Response(
-        # A reason may quote the request, with lone surrogates.
-        body=_encode({"error": reason.encode(errors="replace").decode()}),
+        body=_encode(said if code is None else said | {"code": code}),
         status=status,
         content_type="application/json",
         headers=headers,

@@ -13,8 +13,15 @@ export class SignInRefused extends Error {}
 /** The password is right, and a code of the second factor is needed. */
 export class SecondFactorNeeded extends Error {}
 
-/** The gateway refuses a question, or cannot answer it now; the message says why. */
-export class Unanswered extends Error {}
+/** The gateway refuses a question, or cannot answer it now; the message says why, in English. */
+export class Unanswered extends Error {
+  /** of the answer; 0 if there was none */
+  status = 0;
+  /** what is the matter, where the gateway has a word for it */
+  code = "";
+  /** after how many seconds it may be tried again; 0 if that is not told */
+  waitS = 0;
+}
 
 /**
  * Sign in by the code of a link, by user and token or password, or by a passkey's answer; the session
@@ -36,6 +43,16 @@ export async function signIn(how) {
 export async function errorOf(answer) {
   const { error } = await answer.json().catch(() => ({}));
   return typeof error === "string" ? error : `HTTP ${answer.status}`;
+}
+
+/** @param {Response} answer a refusal */
+async function unanswered(answer) {
+  const { error, code } = await answer.json().catch(() => ({}));
+  const made = new Unanswered(typeof error === "string" ? error : `HTTP ${answer.status}`);
+  made.status = answer.status;
+  if (typeof code === "string") made.code = code;
+  made.waitS = Number(answer.headers.get("retry-after")) || 0;
+  return made;
 }
 
 export function signOut() {
@@ -384,7 +401,7 @@ export async function hideFrom(user) {
 
 /** @param {string} user whose devices are no longer to be seen */
 export async function lookAwayFrom(user) {
-  await send("DELETE", `/v1/friends/${encodeURIComponent(user)}/sight`);
+  await send("DELETE", `/v1/friends/${encodeURIComponent(user)}/sight`, undefined, true);
 }
 
 /** @returns {Promise<types.OwnShare[]>} the viewer's shares that are valid */
@@ -411,13 +428,14 @@ export async function endShare(id) {
  * @param {"POST" | "PUT" | "PATCH" | "DELETE"} method
  * @param {string} path
  * @param {unknown} [body]
+ * @param {boolean} [keepalive] whether it is done even if the page is closed meanwhile
  * @returns {Promise<Response>}
  */
-export async function send(method, path, body) {
+export async function send(method, path, body, keepalive = false) {
   const answer = await fetch(path, {
-    method, ...(body === undefined ? {} : { headers: { "content-type": "application/json" }, body: JSON.stringify(body) }),
+    method, keepalive, ...(body === undefined ? {} : { headers: { "content-type": "application/json" }, body: JSON.stringify(body) }),
   });
-  if (!answer.ok) throw new Unanswered(await errorOf(answer));
+  if (!answer.ok) throw await unanswered(answer);
   return answer;
 }
 
@@ -441,7 +459,7 @@ async function get(path, signal) {
   const answer = await fetch(path, { headers: { accept: "application/json" }, signal: signal ?? null });
   if (answer.status === 401) throw new SignInNeeded(path);
   if (answer.status === 404) return null;
-  if (!answer.ok) throw new Unanswered(await errorOf(answer));
+  if (!answer.ok) throw await unanswered(answer);
   return answer;
 }
 

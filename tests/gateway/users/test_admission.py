@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from gateway.formats import Parsed
 from gateway.limits.token_buckets import TokenBuckets
 from gateway.users.admission import (
+    NAMED_USERS_PER_MINUTE,
     REFUSALS_PER_MINUTE,
     REGISTRATIONS_PER_MINUTE,
     Admission,
@@ -350,6 +351,21 @@ def test_devices_that_register_themselves_have_a_quota_of_their_own(
     sender = Sender(Rights(fixes_per_minute=1))
     for _ in range(REGISTRATIONS_PER_MINUTE):
         admission.take_registration(sender)
-    with pytest.raises(QuotaExceeded):
+    with pytest.raises(QuotaExceeded, match="may register devices or make links 10 times a min"):
         admission.take_registration(sender)
     admission.admit(sender, parsed("a"))
+
+
+def test_users_who_are_asked_shown_or_blocked_are_counted_by_themselves(
+    in_memory: MakeAdmission,
+) -> None:
+    admission = in_memory()
+    sender = Sender(Rights())
+    for _ in range(REGISTRATIONS_PER_MINUTE):
+        admission.take_registration(sender)
+    for _ in range(NAMED_USERS_PER_MINUTE):
+        admission.take_named_user(sender)
+    with pytest.raises(
+        QuotaExceeded, match="may ask, show something to or block 10 users a minute"
+    ):
+        admission.take_named_user(sender)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Final, Literal
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Route, expect
 from playwright.async_api import Error as PlaywrightError
 
 from tests.consumers.running import Broker
@@ -61,7 +62,7 @@ async def test_a_user_asks_and_the_other_one_chooses_what_is_shown(
         await page.get_by_label("Ask a user").fill("nobody")
         await page.get_by_role("button", name="Ask to see").click()
         await expect(page.locator("friend-panel").get_by_role("alert")).to_contain_text(
-            "no such user"
+            "There is no user named nobody"
         )
         await page.get_by_label("Ask a user").fill("gina")
         await page.get_by_role("button", name="Ask to see").click()
@@ -144,6 +145,111 @@ async def test_who_asks_is_declined_or_blocked_and_may_be_heard_again(
     assert visit.complaints == []
 
 
+async def test_what_is_refused_is_said_beside_what_was_sent_in_the_viewers_language(
+    browser: Browser, gateway: Gateway
+) -> None:
+    rosa, sven = add(gateway, "rosa"), add(gateway, "sven")
+    requests = gateway.users.friend_requests
+    requests.ask(sven.name, rosa.name)
+    requests.decline(sven.name, rosa.name)
+    requests.ask(rosa.name, sven.name)
+    async with opened(browser, viewport={"width": 390, "height": 844}, locale="de-DE") as context:
+        visit = Visit(await context.new_page())
+        page = await sign_in(visit, gateway, rosa, "people")
+        await page.get_by_role("tab", name="Freunde").click()
+        panel = page.locator("friend-panel")
+        asking = panel.locator("form", has_text="Um Ansicht bitten")
+        alert = panel.get_by_role("alert")
+
+        async def refused(name: str) -> None:
+            await asking.get_by_label("Einen Benutzer fragen").fill(name)
+            async with page.expect_response("**/request"):
+                await asking.get_by_role("button").click()
+
+        for name, said in (
+            ("niemand", "Hier gibt es keinen Benutzer namens niemand."),
+            ("rosa", "Deine eigenen Geräte siehst du immer."),
+            ("sven", "sven hat abgelehnt. Du kannst ab "),
+        ):
+            await refused(name)
+            await expect(asking.get_by_role("alert")).to_contain_text(said)
+            await expect(alert).to_have_count(1)
+            await expect(alert).to_be_in_viewport(ratio=1)
+        await self_check(page)
+        # In the card that was answered, by the form that it has opened.
+        card = panel.locator(".cards li", has_text="sven")
+        await card.get_by_role("button", name="Zeigen…").click()
+        await page.route("**/v1/friends/sven", answer_with(400, "not as you think", "unheard"))
+        await card.get_by_role("button", name="Meine Geräte zeigen").click()
+        # What the page has no words for is told as the gateway says it.
+        await expect(card.locator("form").get_by_role("alert")).to_have_text("not as you think")
+        await expect(alert).to_have_count(1)
+        await expect(alert).to_be_in_viewport(ratio=1)
+        await page.route("**/v1/friends/sven/decline", lambda route: route.abort())
+        await card.get_by_role("button", name="Ablehnen").click()
+        await expect(card.get_by_role("alert")).to_contain_text("ist nicht erreichbar")
+        await expect(alert).to_have_count(1)
+        await expect(alert).to_be_in_viewport(ratio=1)
+        await self_check(page)
+        # The limit of requests is said to be one of requests.
+        for number in range(12):
+            await refused(f"niemand{number}")
+        await expect(asking.get_by_role("alert")).to_contain_text("zu viele Namen in einer Minute")
+        await expect(alert).not_to_contain_text("devices a minute")
+
+
+def answer_with(status: int, error: str, code: str) -> Callable[[Route], Awaitable[None]]:
+    """Return what answers a request in the gateway's place."""
+
+    async def answer(route: Route) -> None:
+        await route.fulfill(status=status, json={"error": error, "code": code})
+
+    return answer
+
+
+async def test_who_is_hidden_comes_back_until_the_panel_is_left(
+    visit: Visit, gateway: Gateway
+) -> None:
+    viewer, toni, ute = (add(gateway, name) for name in ("vera", "toni", "ute"))
+    rights = gateway.users.rights
+
+    def seen() -> set[str]:
+        return {user for user, friend in rights.friendships((viewer.name,)) if friend == "vera"}
+
+    async def only(names: set[str]) -> None:
+        await answered(lambda: asyncio.to_thread(seen), lambda found: found == names)
+
+    for friend in (toni, ute):
+        rights.befriend(friend.name, viewer.name)
+    page = await sign_in(visit, gateway, viewer, "people")
+    await page.get_by_role("tab", name="Friends").click()
+    hide, undo = (page.get_by_role("button", name=f"{verb}: toni") for verb in ("Hide", "Undo"))
+    # By keyboard: the same key hides and undoes.
+    await hide.press("Enter")
+    await expect(undo).to_be_focused()
+    await expect(page.locator("friend-panel li", has_text="toni")).to_contain_text("undo this")
+    await self_check(page)
+    await page.keyboard.press("Enter")
+    await expect(hide).to_be_focused()
+    await page.get_by_role("tab", name="Links").click()
+    await page.get_by_role("tab", name="Friends").click()
+    await expect(hide).to_be_visible()
+    assert seen() == {"toni", "ute"}
+    # Another tab of the view, and later the end of the page.
+    await hide.click()
+    await expect(undo).to_be_visible()
+    assert seen() == {"toni", "ute"}
+    await page.get_by_role("tab", name="Links").click()
+    await only({"ute"})
+    await page.get_by_role("tab", name="Friends").click()
+    await expect(page.locator("friend-panel li", has_text="toni")).to_have_count(0)
+    await page.get_by_role("button", name="Hide: ute").click()
+    await expect(page.get_by_role("button", name="Undo: ute")).to_be_visible()
+    await page.goto("about:blank")
+    await only(set())
+    assert visit.complaints == []
+
+
 @pytest.mark.parametrize(
     ("width", "theme"), [(390, "dark"), pytest.param(1280, "light", marks=pytest.mark.long)]
 )
@@ -185,6 +291,17 @@ async def test_friends_are_persons_that_are_followed_on_the_map(
         await expect(third).to_contain_text("Noch keine Position")
         await self_check(page)
         assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        # It is said how many there are, and to be seen that there are more than fit.
+        await expect(people.get_by_role("heading")).to_have_text("Freunde 3 Personen")
+        if width == 390:
+            [one, two, half] = await people.locator(".person").evaluate_all(IN_SIGHT)
+            assert (one, two) == (1, 1)
+            assert 0.25 < half < 0.75
+            await expect(people).to_have_attribute("data-more", "")
+            await third.focus()
+            await answered(lambda: people.locator(".person").evaluate_all(IN_SIGHT), all_of_third)
+            await expect(people).not_to_have_attribute("data-more", "")
+            await self_check(page)
         # The newest device of a person is followed, by a key as by a finger.
         await first.press("Enter")
         await expect(page.locator("device-panel .name")).to_have_text("phone")
@@ -205,6 +322,19 @@ async def test_friends_are_persons_that_are_followed_on_the_map(
         everything = await page.evaluate("JSON.stringify(waylog.store.records)")
         assert "47.51234" not in everything
         assert visit.complaints == []
+
+
+#: How much of each row is to be seen in its list, from 0 to 1.
+IN_SIGHT: Final = """rows => rows.map((row) => {
+  const {top, bottom, height} = row.getBoundingClientRect();
+  const list = row.closest("ul").getBoundingClientRect();
+  const end = Math.min(bottom, list.bottom, innerHeight);
+  return Math.max(0, (end - Math.max(top, list.top)) / height);
+})"""
+
+
+def all_of_third(shares: list[float]) -> bool:
+    return shares[2] > 0.95
 
 
 KEPT: Final = """async () => {

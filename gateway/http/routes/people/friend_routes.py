@@ -126,15 +126,18 @@ class FriendRoutes:
         identity = await self._user(request)
         friend = request.match_info["user"]
         if friend == identity.user:
-            raise Refused(400, "everybody sees their own devices")
+            raise Refused(400, "everybody sees their own devices", code="oneself")
         asked = await self._asked(request, identity)
         metres = None if asked.precision is None else metres_of(asked.precision, asked.metres)
         until = _until_of(asked)
+        if isinstance(until, int) and until <= now_ms():
+            raise Refused(400, "until must be a time that is to come", code="past_end")
         await self._require_user(identity, friend)
         rights = self._services.users.rights
         shown_to = await asyncio.to_thread(rights.friends_of, identity.user)
         if friend not in shown_to and len(shown_to) >= FRIENDS_MAX:
-            raise Refused(403, f"at most {FRIENDS_MAX} users see your devices")
+            reason = f"at most {FRIENDS_MAX} users see your devices"
+            raise Refused(403, reason, code="too_many_friends")
         try:
             await asyncio.to_thread(
                 lambda: rights.befriend(
@@ -162,12 +165,12 @@ class FriendRoutes:
     async def _require_user(self, identity: Identity, other: str) -> None:
         """Raise Refused if there is no such user; so many may be asked about in a minute."""
         try:
-            # Also a bound on finding out which users there are.
-            self._services.admission.take_registration(identity)
+            self._services.admission.take_named_user(identity)
         except QuotaExceeded as error:
-            raise Refused(429, str(error), {"Retry-After": error.retry_after}) from error
+            headers = {"Retry-After": error.retry_after}
+            raise Refused(429, str(error), headers, "too_often") from error
         if other == OPERATOR or not await asyncio.to_thread(self._services.users.exists, other):
-            raise Refused(404, "there is no such user")
+            raise Refused(404, "there is no such user", code="no_such_user")
 
     async def _hide(self, request: web.Request) -> web.Response:
         identity = await self._user(request)
@@ -204,20 +207,20 @@ class FriendRoutes:
         identity = await self._user(request)
         user = request.match_info["user"]
         if user == identity.user:
-            raise Refused(400, "everybody sees their own devices")
+            raise Refused(400, "everybody sees their own devices", code="oneself")
         await self._require_user(identity, user)
         users = self._services.users
         if identity.user in await asyncio.to_thread(users.rights.friends_of, user):
-            raise Refused(409, "you see the devices of this user already")
+            raise Refused(409, "you see the devices of this user already", code="seen_already")
         try:
             is_news = await asyncio.to_thread(users.friend_requests.ask, user, identity.user)
         except Declined as error:
             wait_s = max(1, (error.until - now_ms()) // 1000)
-            raise Refused(
-                409, "the user has declined: ask again in a week", {"Retry-After": str(wait_s)}
-            ) from error
+            reason = "the user has declined: ask again in a week"
+            headers = {"Retry-After": str(wait_s)}
+            raise Refused(409, reason, headers, "declined") from error
         except TooManyRequests as error:
-            raise Refused(403, str(error)) from error
+            raise Refused(403, str(error), code=error.code) from error
         push = self._services.web_push
         if is_news and push is not None:
             message = {"type": "friend_request", "user": identity.user, "time": now_ms()}
@@ -240,13 +243,13 @@ class FriendRoutes:
         identity = await self._user(request)
         blocked = request.match_info["user"]
         if blocked == identity.user:
-            raise Refused(400, "nobody blocks themselves")
+            raise Refused(400, "nobody blocks themselves", code="oneself")
         await self._require_user(identity, blocked)
         requests = self._services.users.friend_requests
         try:
             await asyncio.to_thread(requests.block, identity.user, blocked)
         except TooManyRequests as error:
-            raise Refused(403, str(error)) from error
+            raise Refused(403, str(error), code=error.code) from error
         return self._changed()
 
     async def _unblock(self, request: web.Request) -> web.Response:

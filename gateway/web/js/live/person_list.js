@@ -15,6 +15,9 @@ const LOAD_MS = 60e3;
 const LOOKED_UP_MAX = 20;
 const DEVICES_MAX = 5;
 
+/** What may be left below the list's edge before it is said that there is more, in px. */
+const MORE_PX = 8;
+
 /** @typedef {ReturnType<typeof makeRow>} Row */
 
 /** @param {string} user */
@@ -48,13 +51,22 @@ export class PersonList extends HTMLElement {
   devices = [];
   loadedAt = -Infinity;
   list = make("ul");
-  heading = make("h2", { id: "people-here", text: t("persons.title") });
+  count = make("span", { className: "count" });
+  heading = make("h2", { id: "people-here" }, make("span", { text: t("persons.title") }), " ", this.count);
 
   connectedCallback() {
     this.setAttribute("role", "region");
     this.setAttribute("aria-labelledby", this.heading.id);
     this.hidden = true;
     this.replaceChildren(this.heading, this.list);
+    this.list.addEventListener("scroll", () => this.tellMore(), { passive: true });
+    new ResizeObserver(() => this.tellMore()).observe(this.list);
+  }
+
+  /** Show by the list's edge whether there are more persons below it. */
+  tellMore() {
+    const { scrollHeight, scrollTop, clientHeight } = this.list;
+    this.toggleAttribute("data-more", scrollHeight - scrollTop - clientHeight > MORE_PX);
   }
 
   /** Learn whose devices the viewer sees; from time to time, and at once if `force`. */
@@ -110,6 +122,8 @@ export class PersonList extends HTMLElement {
     const wanted = [...this.rows.values()].map(({ button }) => button);
     if (this.list.childElementCount !== wanted.length || wanted.some((button, index) => this.list.children[index]?.firstChild !== button)) {
       this.list.replaceChildren(...wanted.map((button) => make("li", {}, button)));
+      setText(this.count, t("persons.count", { count: wanted.length }));
+      this.tellMore();
     }
   }
 

@@ -6,20 +6,26 @@ import * as api from "../api.js";
 import { make } from "../dom.js";
 import { moment } from "../format.js";
 import { t } from "../i18n.js";
+import { reasonOf } from "./refusals.js";
 import { precisionText, TermsFields } from "./showing_terms.js";
 
 /** @import { Friend, OpenRequest } from "../types/api.js" */
 
-/** @typedef {[verb: string, does: () => void, danger?: boolean]} Action */
+/** @typedef {[verb: string, does: (card: HTMLElement) => void, danger?: boolean]} Action */
 
 export class FriendPanel extends HTMLElement {
-  /** Events: `announce` (detail: a text for screen readers), `asked` (detail: how many requests wait for an answer). */
+  /** Events: `announce` (detail: a text for screen readers), `asked` (detail: how many requests wait for an answer),
+   * `leaving`: whose sight ends has changed. */
   error = make("p", { className: "refusal", role: "alert", hidden: true });
   user = nameField();
   terms = new TermsFields();
   /** @type {HTMLFormElement} */
   form = make("form", { className: "add-form" }, make("label", {}, make("span", { text: t("friends.user") }), this.user), ...this.terms.elements,
     make("button", { className: "primary", type: "submit", text: t("friends.show") }));
+  /** @type {Set<string>} whom the viewer sees no more as soon as the panel is left: until then that can be undone */
+  leaving = new Set();
+  /** @type {Friend[]} */
+  seenFriends = [];
   asked = nameField();
   /** @type {HTMLFormElement} */
   askForm = make("form", { className: "add-form" }, make("label", {}, make("span", { text: t("friends.ask_whom") }), this.asked),
@@ -41,53 +47,99 @@ export class FriendPanel extends HTMLElement {
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
       const user = this.user.value.trim();
-      this.change(() => api.showTo(user, this.terms.value), t("friends.now_shown", { user })).then((done) => { if (done) this.user.value = ""; });
+      this.change(this.form, user, () => api.showTo(user, this.terms.value), t("friends.now_shown", { user })).then((done) => { if (done) this.user.value = ""; });
     });
     this.askForm.addEventListener("submit", (event) => {
       event.preventDefault();
       const user = this.asked.value.trim();
-      this.change(() => api.askToSee(user), t("friends.now_asked", { user })).then((done) => { if (done) this.asked.value = ""; });
+      this.change(this.askForm, user, () => api.askToSee(user), t("friends.now_asked", { user })).then((done) => { if (done) this.asked.value = ""; });
     });
+    // A phone may end a page that is not shown any more without a word.
+    document.addEventListener("visibilitychange", () => { if (document.hidden) this.leave(); });
+    addEventListener("pagehide", () => this.leave());
   }
 
   async load() {
     try {
       const [{ shown_to: shownTo, seen }, { received, sent, blocked }] = await Promise.all([api.friends(), api.friendRequests()]);
       this.shownTo.replaceChildren(...shownTo.map((friend) => this.shownCard(friend)));
-      this.seen.replaceChildren(...seen.map((friend) => this.card(friend.user, factsOf(friend),
-        [[t("friends.look_away"), () => this.change(() => api.lookAwayFrom(friend.user), `${t("friends.look_away")}: ${friend.user}`), true]])));
-      if (!seen.length) this.seen.append(make("li", { className: "none", text: t("friends.nobody") }));
+      this.seenFriends = seen;
+      this.drawSeen();
       this.received.replaceChildren(...received.map((request) => this.receivedCard(request)));
       this.receivedBox.hidden = !received.length;
       this.sent.replaceChildren(...sent.map(({ user, until }) => this.card(user, [t("friends.waits"), t("share.until", { time: moment(until) })],
-        [[t("friends.take_back"), () => this.change(() => api.takeBack(user), `${t("friends.take_back")}: ${user}`), true]])));
+        [[t("friends.take_back"), (card) => this.change(card, user, () => api.takeBack(user), `${t("friends.take_back")}: ${user}`), true]])));
       this.blocked.replaceChildren(...blocked.map((user) => this.card(user, [t("friends.blocked_means")],
-        [[t("friends.unblock"), () => this.change(() => api.unblock(user), `${t("friends.unblock")}: ${user}`)]])));
+        [[t("friends.unblock"), (card) => this.change(card, user, () => api.unblock(user), `${t("friends.unblock")}: ${user}`)]])));
       this.blockedBox.hidden = !blocked.length;
       this.dispatchEvent(new CustomEvent("asked", { detail: received.length }));
     } catch (error) {
-      complain(this.error, error);
+      complain(this.error, reasonOf(error, ""));
     }
+  }
+
+  drawSeen() {
+    this.seen.replaceChildren(...this.seenFriends.map((friend) => this.seenCard(friend)));
+    if (!this.seenFriends.length) this.seen.append(make("li", { className: "none", text: t("friends.nobody") }));
+  }
+
+  /** @param {Friend} friend */
+  seenCard(friend) {
+    const { user } = friend;
+    return this.leaving.has(user)
+      ? this.card(user, [t("friends.hidden", { user })], [[t("friends.undo"), () => this.setLeaving(friend, false)]])
+      : this.card(user, factsOf(friend), [[t("friends.look_away"), () => this.setLeaving(friend, true), true]]);
+  }
+
+  /**
+   * Hide a friend, or undo that. Nobody can take back the end of a sight that another one has given: so it
+   * ends when the panel is left, and not before.
+   * @param {Friend} friend
+   * @param {boolean} leaves
+   */
+  setLeaving(friend, leaves) {
+    const { user } = friend;
+    if (leaves) this.leaving.add(user);
+    else this.leaving.delete(user);
+    this.drawSeen();
+    // The key that hides also undoes.
+    this.seen.querySelectorAll("button")[this.seenFriends.indexOf(friend)]?.focus();
+    this.dispatchEvent(new CustomEvent("announce", { detail: `${user}: ${leaves ? t("friends.hidden", { user }) : t("friends.undo")}` }));
+    this.dispatchEvent(new Event("leaving"));
+  }
+
+  /** The panel is left: what could be undone so far is done. */
+  async leave() {
+    const users = [...this.leaving];
+    if (!users.length) return;
+    this.leaving.clear();
+    this.seenFriends = this.seenFriends.filter(({ user }) => !users.includes(user));
+    this.drawSeen();
+    const ended = await Promise.allSettled(users.map((user) => api.lookAwayFrom(user)));
+    ended.forEach((each, index) => {
+      if (each.status === "rejected") complain(this.error, `${users[index]}: ${reasonOf(each.reason, users[index] ?? "")}`);
+    });
+    this.dispatchEvent(new Event("leaving"));
+    // The panel may have been opened again meanwhile.
+    if (this.offsetParent) await this.load();
   }
 
   /** @param {Friend} friend */
   shownCard(friend) {
     const { user } = friend;
-    const card = this.card(user, factsOf(friend), [
-      [t("friends.change"), () => this.choose(card, t("account.save"), new TermsFields(friend), user)],
-      [t("friends.end"), () => this.change(() => api.hideFrom(user), `${t("friends.end")}: ${user}`), true],
+    return this.card(user, factsOf(friend), [
+      [t("friends.change"), (card) => this.choose(card, t("account.save"), new TermsFields(friend), user)],
+      [t("friends.end"), (card) => this.change(card, user, () => api.hideFrom(user), `${t("friends.end")}: ${user}`), true],
     ]);
-    return card;
   }
 
   /** @param {OpenRequest} request */
   receivedCard({ user, time }) {
-    const card = this.card(user, [t("friends.asks", { time: moment(time) })], [
-      [t("friends.accept"), () => this.choose(card, t("friends.show"), new TermsFields(), user)],
-      [t("friends.decline"), () => this.change(() => api.decline(user), `${t("friends.decline")}: ${user}`), true],
-      [t("friends.block"), () => this.change(() => api.block(user), `${t("friends.block")}: ${user}`), true],
+    return this.card(user, [t("friends.asks", { time: moment(time) })], [
+      [t("friends.accept"), (card) => this.choose(card, t("friends.show"), new TermsFields(), user)],
+      [t("friends.decline"), (card) => this.change(card, user, () => api.decline(user), `${t("friends.decline")}: ${user}`), true],
+      [t("friends.block"), (card) => this.change(card, user, () => api.block(user), `${t("friends.block")}: ${user}`), true],
     ]);
-    return card;
   }
 
   /**
@@ -109,7 +161,7 @@ export class FriendPanel extends HTMLElement {
     const form = make("form", { className: "add-form" }, ...fields.elements, make("button", { className: "primary", type: "submit", text: verb, "aria-label": `${verb}: ${user}` }));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      this.change(() => api.showTo(user, fields.value), t("friends.now_shown", { user }));
+      this.change(form, user, () => api.showTo(user, fields.value), t("friends.now_shown", { user }));
     });
     card.append(form);
     fields.precision.focus();
@@ -121,26 +173,37 @@ export class FriendPanel extends HTMLElement {
    * @param {Action[]} actions
    */
   card(user, facts, actions) {
-    return make("li", {}, make("div", {}, make("h3", { text: user }), make("p", { text: facts.filter(Boolean).join(" · ") })),
+    const card = make("li", {}, make("div", {}, make("h3", { text: user }), make("p", { text: facts.filter(Boolean).join(" · ") })),
       make("div", { className: "actions" }, ...actions.map(([verb, does, danger]) => {
         const button = make("button", { type: "button", className: "plain", text: verb, "aria-label": `${verb}: ${user}` });
         button.classList.toggle("danger", Boolean(danger));
-        button.addEventListener("click", does);
+        button.addEventListener("click", () => does(card));
         return button;
       })));
+    return card;
+  }
+
+  forgetRefusals() {
+    this.error.hidden = true;
+    for (const line of this.querySelectorAll(".refusal")) if (line !== this.error) line.remove();
   }
 
   /**
+   * @param {HTMLElement} place the form or the card that it was asked by, which says what has failed
+   * @param {string} user
    * @param {() => Promise<void>} does
    * @param {string} text that says it was done
    * @returns {Promise<boolean>}
    */
-  async change(does, text) {
-    this.error.hidden = true;
+  async change(place, user, does, text) {
+    this.forgetRefusals();
     try {
       await does();
     } catch (error) {
-      complain(this.error, error);
+      this.forgetRefusals();
+      const line = make("p", { className: "refusal", role: "alert", text: reasonOf(error, user) });
+      place.insertBefore(line, place.querySelector(":scope > button"));
+      line.scrollIntoView({ block: "nearest" });
       return false;
     }
     this.dispatchEvent(new CustomEvent("announce", { detail: text }));

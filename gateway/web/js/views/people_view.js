@@ -50,6 +50,7 @@ class PeopleView {
       panel.addEventListener("announce", (event) => app.announce(/** @type {CustomEvent<string>} */ (event).detail, true));
     }
     this.friends.addEventListener("asked", (event) => app.tellAsked(/** @type {CustomEvent<number>} */ (event).detail));
+    this.friends.addEventListener("leaving", () => { if (this.shown) this.showOnMap(); });
     this.tabs.choose("shares");
     app.addEventListener("known", () => { if (this.shown) this.load(); });
   }
@@ -57,12 +58,19 @@ class PeopleView {
   show() {
     this.shown = true;
     if (this.app.askedBy) this.tabs.choose("friends");
-    this.app.map.showDevices(null);
+    this.showOnMap();
     this.load();
+  }
+
+  /** All devices but those of friends who are about to be hidden. */
+  showOnMap() {
+    const { leaving } = this.friends;
+    this.app.map.showDevices(leaving.size ? (record) => !leaving.has(record.user) : null);
   }
 
   hide() {
     this.shown = false;
+    this.friends.leave();
     this.shares.forget();
     this.account.forget();
     this.users.forget();
@@ -82,6 +90,7 @@ class PeopleView {
     if (reason && !onlyUsers) return;
     this.tabs.element.hidden = Boolean(reason);
     this.tabs.choose(onlyUsers ? "users" : this.tabs.chosen);
+    if (this.tabs.chosen !== "friends") this.friends.leave();
     this[this.tabs.chosen].load();
   }
 }

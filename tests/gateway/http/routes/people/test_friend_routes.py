@@ -251,10 +251,40 @@ async def test_asking_and_blocking_tell_no_more_of_users_than_showing(
         # All of it is counted together.
         statuses = [(await client.post(f"/v1/friends/no{n}/request")).status for n in range(12)]
         assert statuses[-1] == 429
-        for method, tail in (("PUT", ""), ("PUT", "/block")):
-            assert (await client.request(method, f"/v1/friends/x{tail}")).status == 429
+        for method, tail in (("PUT", ""), ("POST", "/request"), ("PUT", "/block")):
+            answer = await client.request(method, f"/v1/friends/x{tail}")
+            assert answer.status == 429
+            said = (await answer.json())["error"]
+            assert said == f"{ada.name} may ask, show something to or block 10 users a minute"
     phone = Login(ada.name, gateway.users.add_token(ada.name, "phone"))
     async with gateway.client(phone) as device:
         assert (await device.get("/v1/friends/requests")).status == 403
         for method, tail in (("POST", "request"), ("POST", "decline"), ("PUT", "block")):
             assert (await device.request(method, f"/v1/friends/x/{tail}")).status == 403
+
+
+async def test_refusals_have_a_code_for_programs_that_speak_another_language(
+    gateway: Gateway, ada: Login, bob: Login
+) -> None:
+    requests = gateway.users.friend_requests
+    requests.ask(bob.name, ada.name)
+    requests.decline(bob.name, ada.name)
+    past = {"until": now_ms() - 1}
+    async with gateway.client(ada) as client:
+        for method, path, body, code in (
+            ("PUT", ada.name, None, "oneself"),
+            ("PUT", f"{ada.name}/block", None, "oneself"),
+            ("PUT", "nobody-here", None, "no_such_user"),
+            ("PUT", bob.name, past, "past_end"),
+            ("POST", f"{bob.name}/request", None, "declined"),
+        ):
+            answer = await client.request(method, f"/v1/friends/{path}", json=body)
+            assert (await answer.json())["code"] == code, (method, path)
+        gateway.users.rights.befriend(bob.name, ada.name)
+        answer = await client.post(f"/v1/friends/{bob.name}/request")
+        assert (await answer.json())["code"] == "seen_already"
+        codes = []
+        for number in range(12):
+            answer = await client.post(f"/v1/friends/no{number}/request")
+            codes.append((await answer.json())["code"])
+        assert codes[-1] == "too_often"
