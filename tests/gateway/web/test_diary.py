@@ -184,6 +184,25 @@ async def test_the_keyboard_goes_through_the_calendar_and_the_day(
     assert await slider.input_value() == str(8 * 3600 + 10)
 
 
+async def test_addresses_that_come_later_leave_the_focus_where_it_is(
+    visit: Visit, lived: FakeGateway
+) -> None:
+    may_come = asyncio.Event()
+
+    async def wait(route: Route) -> None:
+        await may_come.wait()
+        await route.continue_()
+
+    await visit.page.route("**/reverse/batch", wait)
+    page = await open_diary(visit, lived)
+    entries = page.locator("day-timeline li")
+    await entries.nth(1).get_by_role("button").focus()
+    await expect(entries.nth(2)).not_to_contain_text("Vaduz")
+    may_come.set()
+    await expect(entries.nth(2)).to_contain_text("Vaduz")
+    await expect(entries.nth(1).get_by_role("button")).to_be_focused()
+
+
 @pytest.mark.parametrize("later", [False, True], ids=["known_first", "known_later"])
 async def test_an_empty_day_leads_to_the_last_one_that_is_known(
     visit: Visit, lived: FakeGateway, later: bool

@@ -20,6 +20,7 @@ export class DayTimeline extends HTMLElement {
    */
   show(items, { fromMs, toMs, zone, wordsOf }) {
     this.zone = zone;
+    const focused = [...this.buttons].find(([, button]) => button === document.activeElement)?.[0];
     this.buttons.clear();
     const severalDays = toMs - fromMs > 25 * 3600e3;
     /** @type {HTMLElement[]} */
@@ -37,6 +38,9 @@ export class DayTimeline extends HTMLElement {
       list.append(this.row(item, wordsOf(item), fromMs, toMs));
     }
     this.replaceChildren(...parts);
+    if (!focused) return;
+    const again = items.find(({ kind, start }) => kind === focused.kind && start === focused.start);
+    if (again) this.buttons.get(again)?.focus({ preventScroll: true });
   }
 
   /**

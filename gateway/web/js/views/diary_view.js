@@ -426,13 +426,20 @@ class DiaryView {
       ? [t("diary.moved", { distance: distance(total.distance_m), duration: duration(total.moving_s) }), t("diary.trips", { count: total.trips }),
         total.unknown_s >= 60 ? t("diary.unknown", { duration: duration(total.unknown_s) }) : ""].filter(Boolean).join(" · ")
       : t("diary.empty");
-    const timeline = make("day-timeline");
-    timeline.addEventListener("choose", (event) => this.chooseItem(/** @type {CustomEvent<TimelineItem>} */ (event).detail));
-    this.list.replaceChildren(timeline);
+    // What is written again, with more words, keeps the focus.
+    const timeline = this.timeline?.isConnected ? this.timeline : this.newTimeline();
+    for (const child of [...this.list.children]) if (child !== timeline) child.remove();
     timeline.show(items, { fromMs, toMs, zone: this.zone, wordsOf: (item) => this.words(item) });
-    this.timeline = timeline;
     this.offerLastDay();
     this.draw();
+  }
+
+  newTimeline() {
+    const timeline = make("day-timeline");
+    timeline.addEventListener("choose", (event) => this.chooseItem(/** @type {CustomEvent<TimelineItem>} */ (event).detail));
+    this.list.append(timeline);
+    this.timeline = timeline;
+    return timeline;
   }
 
   /** Lead away from an empty time, also once the device is known later than its timeline. */
