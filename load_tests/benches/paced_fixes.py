@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from multiprocessing.synchronize import Event
 from statistics import median
 from typing import Any, Final
 
@@ -61,13 +62,18 @@ class Pace:
 
 @contextmanager
 def coming_fixes(servers: str, source: Source, rate: int) -> Iterator[None]:
-    """Send fixes in a process of its own, so many a second."""
+    """Send fixes in a process of its own, so many a second; they come when the block begins.
+
+    Raises RuntimeError if none comes, or if the process ends by itself.
+    """
     # What librdkafka has begun does not survive a fork.
-    process = multiprocessing.get_context("spawn").Process(
-        target=_send, args=(servers, source, rate), daemon=True
-    )
+    context = multiprocessing.get_context("spawn")
+    has_begun = context.Event()
+    process = context.Process(target=_send, args=(servers, source, rate, has_begun), daemon=True)
     process.start()
     try:
+        if not has_begun.wait(_READY_S):
+            raise RuntimeError(f"no fix was sent within {_READY_S:.0f} s")
         yield
         if not process.is_alive():
             raise RuntimeError("the process that sends fixes has ended")
@@ -76,9 +82,13 @@ def coming_fixes(servers: str, source: Source, rate: int) -> Iterator[None]:
         process.join()
 
 
-def _send(servers: str, source: Source, rate: int) -> None:
+def _send(servers: str, source: Source, rate: int, has_begun: Event) -> None:
     producer = Producer(producer_config(servers, "bench"))
     records = iter(source(lambda: time.time_ns() // 1_000_000))
+    produce(producer, *next(records))
+    if producer.flush(_FLUSH_S):
+        return
+    has_begun.set()
     began, sent = time.monotonic(), 0
     while True:
         due = int((time.monotonic() - began) * rate)

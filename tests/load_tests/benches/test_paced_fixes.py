@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from load_tests.benches.paced_fixes import await_members, coming_fixes, measured_pace
 from tests.consumers.running import Broker
@@ -51,6 +51,14 @@ class Copier:
         leave_group(consumer)
 
 
+def await_copies(servers: str) -> None:
+    """Wait until the copier works: a group may have its partitions long before it reads them."""
+    reader = Consumer(consumer_config(servers, "test", "test"))
+    reader.assign([TopicPartition(COPIES.name, 0, 0)])
+    assert reader.consume(1, timeout=60.0)
+    reader.close()
+
+
 def test_a_group_that_keeps_up_has_results_and_one_that_has_gone_falls_behind(
     tmp_path: Path,
 ) -> None:
@@ -62,6 +70,7 @@ def test_a_group_that_keeps_up_has_results_and_one_that_has_gone_falls_behind(
         try:
             await_members(servers, ["copier"])
             with coming_fixes(servers, times, 400):
+                await_copies(servers)
                 kept_up = measured_pace(servers, ["copier"], COPIES.name, int, 2.0).report()
                 copier.stop()
                 behind = measured_pace(servers, ["copier"], COPIES.name, int, 2.0).report()
