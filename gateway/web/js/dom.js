@@ -31,6 +31,27 @@ export function setText(element, text) {
 }
 
 /**
+ * Draw a part of the page anew. What had the focus in it has it afterwards, if it is still there by its `data-key`, or by
+ * what screen readers call it: a key that is pressed meanwhile must not go nowhere.
+ * @param {Element} part
+ * @param {() => void} draw
+ */
+export function drawAnew(part, draw) {
+  const { activeElement } = document;
+  const focused = activeElement && part.contains(activeElement) ? selectorOf(activeElement) : "";
+  draw();
+  if (focused && !part.contains(document.activeElement)) /** @type {HTMLElement | null} */ (part.querySelector(focused))?.focus({ preventScroll: true });
+}
+
+/** @param {Element} element */
+function selectorOf(element) {
+  const key = element.closest("[data-key]")?.getAttribute("data-key");
+  if (key) return `[data-key="${CSS.escape(key)}"]`;
+  const label = element.getAttribute("aria-label");
+  return label ? `${element.localName}[aria-label="${CSS.escape(label)}"]` : "";
+}
+
+/**
  * The element of the page with this id. Throws an Error where there is none.
  * @template {keyof HTMLElementTagNameMap} Tag
  * @param {string} id

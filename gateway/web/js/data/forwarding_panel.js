@@ -1,7 +1,7 @@
 // What the viewer has sent on to other servers: how each fares, paused, ended.
 
 import { attempt } from "../complaints.js";
-import { make, setText } from "../dom.js";
+import { drawAnew, make, setText } from "../dom.js";
 import { moment, number } from "../format.js";
 import { t } from "../i18n.js";
 import { changeForwarding, deleteForwarding, forwardings, makeForwarding } from "./data_api.js";
@@ -101,9 +101,7 @@ export class ForwardingPanel extends HTMLElement {
     const drawn = JSON.stringify(found);
     if (drawn === this.drawn) return;
     this.drawn = drawn;
-    const focused = document.activeElement?.closest("[data-key]")?.getAttribute("data-key");
-    this.list.replaceChildren(...found.map((each) => this.card(each)));
-    if (focused) /** @type {HTMLElement | null} */ (this.list.querySelector(`[data-key="${CSS.escape(focused)}"]`))?.focus();
+    drawAnew(this.list, () => this.list.replaceChildren(...found.map((each) => this.card(each))));
   }
 
   /** @param {OwnForwarding} forwarding */

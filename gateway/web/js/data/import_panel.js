@@ -1,7 +1,7 @@
 // Files of tracks, dropped or chosen, become positions of a device: uploaded, read, undone.
 
 import { attempt, complain } from "../complaints.js";
-import { make, setText } from "../dom.js";
+import { drawAnew, make, setText } from "../dom.js";
 import { t } from "../i18n.js";
 import { bytes } from "./bytes.js";
 import { announceImport, forgetImport, imports, runImport, undoImport } from "./data_api.js";
@@ -185,18 +185,18 @@ export class ImportPanel extends HTMLElement {
     const drawn = JSON.stringify([this.imports, sent]);
     if (drawn === this.drawn) return;
     this.drawn = drawn;
-    // Focus, and what was unfolded, are left as they are.
-    const focused = document.activeElement?.closest("[data-key]")?.getAttribute("data-key");
-    const unfolded = new Set([...this.list.querySelectorAll("details[open]")].map((each) => each.getAttribute("data-key")));
-    this.list.replaceChildren(...this.imports.map((found) => importCard(found, sent[found.id] ?? null, {
-      run: () => this.change(() => runImport(found.id)),
-      go_on: () => { this.continued = found; this.input.click(); },
-      undo: () => this.askToUndo(found),
-      forget: () => this.end(found, () => forgetImport(found.id)),
-      diary: () => this.dispatchEvent(new CustomEvent("diary", { detail: { device: found.device, from: found.to ?? found.created } })),
-    })));
-    for (const each of this.list.querySelectorAll("details")) each.open = unfolded.has(each.getAttribute("data-key"));
-    if (focused) /** @type {HTMLElement | null} */ (this.list.querySelector(`[data-key="${CSS.escape(focused)}"]`))?.focus();
+    // What was unfolded is left as it is.
+    drawAnew(this.list, () => {
+      const unfolded = new Set([...this.list.querySelectorAll("details[open]")].map((each) => each.getAttribute("data-key")));
+      this.list.replaceChildren(...this.imports.map((found) => importCard(found, sent[found.id] ?? null, {
+        run: () => this.change(() => runImport(found.id)),
+        go_on: () => { this.continued = found; this.input.click(); },
+        undo: () => this.askToUndo(found),
+        forget: () => this.end(found, () => forgetImport(found.id)),
+        diary: () => this.dispatchEvent(new CustomEvent("diary", { detail: { device: found.device, from: found.to ?? found.created } })),
+      })));
+      for (const each of this.list.querySelectorAll("details")) each.open = unfolded.has(each.getAttribute("data-key"));
+    });
   }
 
   /** @param {OwnImport} found */

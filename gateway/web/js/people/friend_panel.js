@@ -3,7 +3,7 @@
 
 import { complain } from "../complaints.js";
 import * as api from "../api.js";
-import { make } from "../dom.js";
+import { drawAnew, make } from "../dom.js";
 import { moment } from "../format.js";
 import { t } from "../i18n.js";
 import { reasonOf } from "./refusals.js";
@@ -26,6 +26,8 @@ export class FriendPanel extends HTMLElement {
   leaving = new Set();
   /** @type {Friend[]} */
   seenFriends = [];
+  /** what is drawn, as JSON */
+  drawn = "";
   asked = nameField();
   /** @type {HTMLFormElement} */
   askForm = make("form", { className: "add-form" }, make("label", {}, make("span", { text: t("friends.ask_whom") }), this.asked),
@@ -62,20 +64,34 @@ export class FriendPanel extends HTMLElement {
   async load() {
     try {
       const [{ shown_to: shownTo, seen }, { received, sent, blocked }] = await Promise.all([api.friends(), api.friendRequests()]);
-      this.shownTo.replaceChildren(...shownTo.map((friend) => this.shownCard(friend)));
-      this.seenFriends = seen;
-      this.drawSeen();
-      this.received.replaceChildren(...received.map((request) => this.receivedCard(request)));
-      this.receivedBox.hidden = !received.length;
-      this.sent.replaceChildren(...sent.map(({ user, until }) => this.card(user, [t("friends.waits"), t("share.until", { time: moment(until) })],
-        [[t("friends.take_back"), (card) => this.change(card, user, () => api.takeBack(user), `${t("friends.take_back")}: ${user}`), true]])));
-      this.blocked.replaceChildren(...blocked.map((user) => this.card(user, [t("friends.blocked_means")],
-        [[t("friends.unblock"), (card) => this.change(card, user, () => api.unblock(user), `${t("friends.unblock")}: ${user}`)]])));
-      this.blockedBox.hidden = !blocked.length;
+      // What is open, or being filled in, stays where nothing has changed.
+      const drawn = JSON.stringify([shownTo, seen, received, sent, blocked]);
+      if (drawn !== this.drawn) drawAnew(this, () => this.draw(shownTo, seen, received, sent, blocked));
+      this.drawn = drawn;
       this.dispatchEvent(new CustomEvent("asked", { detail: received.length }));
     } catch (error) {
       complain(this.error, reasonOf(error, ""));
     }
+  }
+
+  /**
+   * @param {Friend[]} shownTo
+   * @param {Friend[]} seen
+   * @param {OpenRequest[]} received
+   * @param {OpenRequest[]} sent
+   * @param {string[]} blocked
+   */
+  draw(shownTo, seen, received, sent, blocked) {
+    this.shownTo.replaceChildren(...shownTo.map((friend) => this.shownCard(friend)));
+    this.seenFriends = seen;
+    this.drawSeen();
+    this.received.replaceChildren(...received.map((request) => this.receivedCard(request)));
+    this.receivedBox.hidden = !received.length;
+    this.sent.replaceChildren(...sent.map(({ user, until }) => this.card(user, [t("friends.waits"), t("share.until", { time: moment(until) })],
+      [[t("friends.take_back"), (card) => this.change(card, user, () => api.takeBack(user), `${t("friends.take_back")}: ${user}`), true]])));
+    this.blocked.replaceChildren(...blocked.map((user) => this.card(user, [t("friends.blocked_means")],
+      [[t("friends.unblock"), (card) => this.change(card, user, () => api.unblock(user), `${t("friends.unblock")}: ${user}`)]])));
+    this.blockedBox.hidden = !blocked.length;
   }
 
   drawSeen() {
@@ -113,6 +129,7 @@ export class FriendPanel extends HTMLElement {
     const users = [...this.leaving];
     if (!users.length) return;
     this.leaving.clear();
+    this.drawn = "";
     this.seenFriends = this.seenFriends.filter(({ user }) => !users.includes(user));
     this.drawSeen();
     const ended = await Promise.allSettled(users.map((user) => api.lookAwayFrom(user)));
@@ -207,6 +224,7 @@ export class FriendPanel extends HTMLElement {
       return false;
     }
     this.dispatchEvent(new CustomEvent("announce", { detail: text }));
+    this.drawn = ""; // a form that was sent is closed, whatever it has changed
     await this.load();
     return true;
   }

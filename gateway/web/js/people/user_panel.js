@@ -2,7 +2,7 @@
 
 import { complain } from "../complaints.js";
 import * as api from "../api.js";
-import { make } from "../dom.js";
+import { drawAnew, make } from "../dom.js";
 import { copyable } from "../elements/copyable.js";
 import { moment } from "../format.js";
 import { t } from "../i18n.js";
@@ -53,7 +53,8 @@ export class UserPanel extends HTMLElement {
 
   async load() {
     try {
-      this.list.replaceChildren(...(await api.users()).map((user) => this.card(user)));
+      const users = await api.users();
+      drawAnew(this.list, () => this.list.replaceChildren(...users.map((user) => this.card(user))));
     } catch (error) {
       complain(this.error, error);
     }

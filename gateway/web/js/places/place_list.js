@@ -1,7 +1,7 @@
 // The favourite places of a device: how they are used, and what the viewer says of them.
 
 import * as api from "../api.js";
-import { make } from "../dom.js";
+import { drawAnew, make } from "../dom.js";
 import { day, distance, duration } from "../format.js";
 import { t } from "../i18n.js";
 import { iconOf } from "../places.js";
@@ -41,13 +41,13 @@ export class PlaceList extends HTMLElement {
   show(device, places, edits, mayEdit) {
     if (device !== this.device) this.opened = null;
     Object.assign(this, { device, places, edits, edited: mayEdit });
-    const focused = document.activeElement?.closest("[data-key]")?.getAttribute("data-key");
-    this.list.replaceChildren(...places.map((place) => this.row(place)));
-    if (!places.length) this.list.append(make("li", { className: "none", text: t("places.none") }));
-    const taken = mayEdit ? edits.filter((edit) => edit.deleted || edit.merged_into) : [];
-    this.undoneBox.hidden = !taken.length;
-    this.undone.replaceChildren(...taken.map((edit) => this.takenRow(edit)));
-    if (focused) /** @type {HTMLElement | null} */ (this.querySelector(`[data-key="${CSS.escape(focused)}"]`))?.focus();
+    drawAnew(this, () => {
+      this.list.replaceChildren(...places.map((place) => this.row(place)));
+      if (!places.length) this.list.append(make("li", { className: "none", text: t("places.none") }));
+      const taken = mayEdit ? edits.filter((edit) => edit.deleted || edit.merged_into) : [];
+      this.undoneBox.hidden = !taken.length;
+      this.undone.replaceChildren(...taken.map((edit) => this.takenRow(edit)));
+    });
   }
 
   /** @param {TitledPlace} place */

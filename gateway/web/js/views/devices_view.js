@@ -5,7 +5,7 @@ import * as api from "../api.js";
 import "../devices/app_setup.js";
 import "../devices/battery_course.js";
 import "../devices/device_notices.js";
-import { make, setText } from "../dom.js";
+import { drawAnew, make, setText } from "../dom.js";
 import { ageClass, agePhrase, coordinates, moment, percent } from "../format.js";
 import { t } from "../i18n.js";
 
@@ -166,11 +166,11 @@ class DevicesView {
       return;
     }
     this.drawn = drawn;
-    const focused = document.activeElement?.closest("[data-key]")?.getAttribute("data-key");
-    this.list.replaceChildren(...rows.map((row) => this.row(row)));
-    if (!rows.length && this.manages) this.list.append(make("li", { className: "none", text: t("devices.none") }));
-    if (more) this.list.append(make("li", { className: "none", text: t("devices.more", { count: more }) }));
-    if (focused) /** @type {HTMLElement | null} */ (this.list.querySelector(`[data-key="${CSS.escape(focused)}"]`))?.focus();
+    drawAnew(this.list, () => {
+      this.list.replaceChildren(...rows.map((row) => this.row(row)));
+      if (!rows.length && this.manages) this.list.append(make("li", { className: "none", text: t("devices.none") }));
+      if (more) this.list.append(make("li", { className: "none", text: t("devices.more", { count: more }) }));
+    });
   }
 
   /** @param {ReturnType<DevicesView["wordsOf"]>} words */

@@ -1,6 +1,6 @@
 // The viewer's zones, each with what happened there last.
 
-import { make } from "../dom.js";
+import { drawAnew, make } from "../dom.js";
 import { moment } from "../format.js";
 import { t } from "../i18n.js";
 
@@ -27,19 +27,19 @@ export class ZoneList extends HTMLElement {
    * @param {ZoneEvent[]} events the newest last
    */
   show(zones, events) {
-    const focused = document.activeElement?.closest("[data-key]")?.getAttribute("data-key");
-    this.list.replaceChildren(...zones.map((zone) => {
-      const last = events.findLast((event) => event.zone === zone.id);
-      const button = make("button", { type: "button", className: "zone", "data-key": `zone ${zone.id}` },
-        make("svg-icon", { name: "zone" }), make("span", { className: "name", text: zone.name }),
-        make("span", { className: "detail", text: last ? sentence(last) : summary(zone) }));
-      button.addEventListener("click", () => this.dispatchEvent(new CustomEvent("pick", { detail: zone })));
-      return make("li", {}, button);
-    }));
-    if (!zones.length) this.list.append(make("li", { className: "none", text: t("zone.none") }));
-    this.latestBox.hidden = !events.length;
-    this.latest.replaceChildren(...rows(events, LATEST_SHOWN));
-    if (focused) /** @type {HTMLElement | null} */ (this.querySelector(`[data-key="${CSS.escape(focused)}"]`))?.focus();
+    drawAnew(this, () => {
+      this.list.replaceChildren(...zones.map((zone) => {
+        const last = events.findLast((event) => event.zone === zone.id);
+        const button = make("button", { type: "button", className: "zone", "data-key": `zone ${zone.id}` },
+          make("svg-icon", { name: "zone" }), make("span", { className: "name", text: zone.name }),
+          make("span", { className: "detail", text: last ? sentence(last) : summary(zone) }));
+        button.addEventListener("click", () => this.dispatchEvent(new CustomEvent("pick", { detail: zone })));
+        return make("li", {}, button);
+      }));
+      if (!zones.length) this.list.append(make("li", { className: "none", text: t("zone.none") }));
+      this.latestBox.hidden = !events.length;
+      this.latest.replaceChildren(...rows(events, LATEST_SHOWN));
+    });
   }
 }
 customElements.define("zone-list", ZoneList);
