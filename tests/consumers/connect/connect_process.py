@@ -254,8 +254,10 @@ def create_compacted(servers: str, topic: str) -> None:
 
 
 def produce(servers: str, topic: str, values: Sequence[bytes | None], **more: Any) -> None:
-    """Append records."""
-    producer = Producer(producer_config(servers, "tests"))
+    """Append records; those without a key are spread over all partitions."""
+    # librdkafka would send what is produced within 10 ms to one partition.
+    spread = {"sticky.partitioning.linger.ms": 0}
+    producer = Producer({**producer_config(servers, "tests"), **spread})
     for value in values:
         while True:
             try:
