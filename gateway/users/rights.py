@@ -84,6 +84,10 @@ _NEVER: Final = 2**62
 FACE_CHARACTERS_MAX: Final = 128 * 1024
 
 
+class AlreadyOver(ValueError):
+    """A friendship is to end at a time that has passed."""
+
+
 @dataclass(frozen=True)
 class Showing:
     """What a user shows a friend: from when on, how precisely, and until when (ms)."""
@@ -238,7 +242,8 @@ class RightsTable:
         The default is now; an existing friendship then keeps its start, unless it is to tell more
         precisely than before: what has passed was not meant to be told so. What else is not given
         stays as it is; at first positions are exact, and nothing ends by itself. A request of the
-        friend is answered by it, and a block ends. Raises ValueError.
+        friend is answered by it, and a block ends. Raises ValueError: AlreadyOver if
+        `until` (ms) has passed.
         """
         if user == friend:
             raise ValueError("everybody sees their own devices")
@@ -246,7 +251,7 @@ class RightsTable:
             require_metres(precision, metres)
         now = _now_ms()
         if isinstance(until, int) and until <= now:
-            raise ValueError("until must be a time that is to come")
+            raise AlreadyOver("until must be a time that is to come")
         with self._lock, self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             row = self._connection.execute(

@@ -45,8 +45,8 @@ export async function errorOf(answer) {
   return typeof error === "string" ? error : `HTTP ${answer.status}`;
 }
 
-/** @param {Response} answer a refusal */
-async function unanswered(answer) {
+/** @param {Response} answer a refusal, told as an error */
+export async function unanswered(answer) {
   const { error, code } = await answer.json().catch(() => ({}));
   const made = new Unanswered(typeof error === "string" ? error : `HTTP ${answer.status}`);
   made.status = answer.status;
@@ -157,7 +157,7 @@ export async function events(after, waitS) {
   if (answer.status === 401) throw new SignInNeeded("/v1/events");
   if (answer.status === 403) throw new Forbidden(await errorOf(answer));
   if (answer.status === 404) return null;
-  if (!answer.ok) throw new Unanswered(await errorOf(answer));
+  if (!answer.ok) throw await unanswered(answer);
   return answer.json();
 }
 

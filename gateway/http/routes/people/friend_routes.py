@@ -24,7 +24,7 @@ from gateway.shares.share import Precision
 from gateway.users.admission import QuotaExceeded
 from gateway.users.auth import Identity
 from gateway.users.database import OPERATOR
-from gateway.users.rights import Showing
+from gateway.users.rights import AlreadyOver, Showing
 from waylog.malformed import MALFORMED
 from waylog.observability.telemetry import now_ms
 
@@ -130,8 +130,6 @@ class FriendRoutes:
         asked = await self._asked(request, identity)
         metres = None if asked.precision is None else metres_of(asked.precision, asked.metres)
         until = _until_of(asked)
-        if isinstance(until, int) and until <= now_ms():
-            raise Refused(400, "until must be a time that is to come", code="past_end")
         await self._require_user(identity, friend)
         rights = self._services.users.rights
         shown_to = await asyncio.to_thread(rights.friends_of, identity.user)
@@ -148,6 +146,8 @@ class FriendRoutes:
                     until=until,
                 )
             )
+        except AlreadyOver as error:
+            raise Refused(400, str(error), code="past_end") from error
         except ValueError as error:
             raise Refused(400, str(error)) from error
         return self._changed()

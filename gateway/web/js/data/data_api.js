@@ -1,6 +1,6 @@
 // The requests of imports, exports and forwardings.
 
-import { errorOf, getJson, send, sendJson, SignInNeeded, Unanswered } from "../api.js";
+import { getJson, send, sendJson, SignInNeeded, unanswered } from "../api.js";
 
 /** @import { OwnForwarding, OwnImport } from "../types/api.js" */
 
@@ -42,9 +42,9 @@ export async function uploadPart(id, number, offset, part, signal) {
   const received = Number(answer.headers.get("upload-offset") ?? NaN);
   if (answer.ok || (answer.status === 409 && Number.isFinite(received))) return received;
   if (answer.status === 401) throw new SignInNeeded(IMPORTS);
-  const reason = await errorOf(answer);
+  const refusal = await unanswered(answer);
   // What comes again later, and what never will be taken.
-  throw answer.status >= 500 && answer.status !== 507 || [408, 429].includes(answer.status) ? new TypeError(reason) : new Unanswered(reason);
+  throw answer.status >= 500 && answer.status !== 507 || [408, 429].includes(answer.status) ? new TypeError(refusal.message) : refusal;
 }
 
 /**

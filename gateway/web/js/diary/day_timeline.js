@@ -1,7 +1,7 @@
 // The timeline of a day as a list: stays, trips, and gaps.
 
 import { dateOf } from "../calendar.js";
-import { make } from "../dom.js";
+import { drawAnew, make } from "../dom.js";
 import { clock, date, distance, duration, speed } from "../format.js";
 import { t } from "../i18n.js";
 
@@ -20,7 +20,6 @@ export class DayTimeline extends HTMLElement {
    */
   show(items, { fromMs, toMs, zone, wordsOf }) {
     this.zone = zone;
-    const focused = [...this.buttons].find(([, button]) => button === document.activeElement)?.[0];
     this.buttons.clear();
     const severalDays = toMs - fromMs > 25 * 3600e3;
     /** @type {HTMLElement[]} */
@@ -37,10 +36,7 @@ export class DayTimeline extends HTMLElement {
       }
       list.append(this.row(item, wordsOf(item), fromMs, toMs));
     }
-    this.replaceChildren(...parts);
-    if (!focused) return;
-    const again = items.find(({ kind, start }) => kind === focused.kind && start === focused.start);
-    if (again) this.buttons.get(again)?.focus({ preventScroll: true });
+    drawAnew(this, () => this.replaceChildren(...parts));
   }
 
   /**
@@ -50,7 +46,7 @@ export class DayTimeline extends HTMLElement {
    * @param {number} toMs
    */
   row(item, words, fromMs, toMs) {
-    const button = make("button", { type: "button", className: "entry" },
+    const button = make("button", { type: "button", className: "entry", "data-key": `${item.kind} ${item.start}` },
       make("span", { className: "when" }, this.bound(item.start, fromMs, toMs), make("span", { className: "end" }, this.bound(item.end, fromMs, toMs))),
       make("span", { className: "rail" }, make("svg-icon", { name: words.icon })),
       make("span", { className: "what" },

@@ -1,6 +1,6 @@
 // How the platform does, renewed every two seconds.
 
-import { make, setText } from "../dom.js";
+import { drawAnew, make, setText } from "../dom.js";
 import { count, duration, latency, moment, rate } from "../format.js";
 import { t } from "../i18n.js";
 import { drawSparkLine } from "../spark_line.js";
@@ -79,10 +79,8 @@ export class OverviewPage {
     const holder = make("div", {}, ...sections);
     // What is the same is left in peace: somebody may be reading it, or have the keyboard in it.
     if (holder.textContent === this.drawn) return;
-    const focused = [...this.rest.querySelectorAll("[tabindex]")].indexOf(/** @type {Element} */ (document.activeElement));
     this.drawn = holder.textContent ?? "";
-    this.rest.replaceChildren(...sections);
-    if (focused >= 0) /** @type {HTMLElement | undefined} */ (this.rest.querySelectorAll("[tabindex]")[focused])?.focus();
+    drawAnew(this.rest, () => this.rest.replaceChildren(...sections));
   }
 
   /** @param {Overview} overview */

@@ -1,6 +1,6 @@
 // The gateway's interface for administrators, /v1/admin.
 
-import { errorOf, SignInNeeded, Unanswered } from "../api.js";
+import { SignInNeeded, unanswered } from "../api.js";
 
 /** @import * as types from "../types/operations.js" */
 
@@ -29,7 +29,7 @@ async function ask(path, method = "GET", body) {
     answer = await send();
   }
   if (answer.status === 401) throw new SignInNeeded(path);
-  if (!answer.ok) throw new Unanswered(await errorOf(answer));
+  if (!answer.ok) throw await unanswered(answer);
   return answer.status === 204 ? null : answer.json();
 }
 

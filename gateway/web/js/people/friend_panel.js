@@ -102,9 +102,12 @@ export class FriendPanel extends HTMLElement {
   /** @param {Friend} friend */
   seenCard(friend) {
     const { user } = friend;
-    return this.leaving.has(user)
+    const card = this.leaving.has(user)
       ? this.card(user, [t("friends.hidden", { user })], [[t("friends.undo"), () => this.setLeaving(friend, false)]])
       : this.card(user, factsOf(friend), [[t("friends.look_away"), () => this.setLeaving(friend, true), true]]);
+    // The key that hides also undoes.
+    card.querySelector("button")?.setAttribute("data-key", `seen ${user}`);
+    return card;
   }
 
   /**
@@ -117,9 +120,7 @@ export class FriendPanel extends HTMLElement {
     const { user } = friend;
     if (leaves) this.leaving.add(user);
     else this.leaving.delete(user);
-    this.drawSeen();
-    // The key that hides also undoes.
-    this.seen.querySelectorAll("button")[this.seenFriends.indexOf(friend)]?.focus();
+    drawAnew(this.seen, () => this.drawSeen());
     this.dispatchEvent(new CustomEvent("announce", { detail: `${user}: ${leaves ? t("friends.hidden", { user }) : t("friends.undo")}` }));
     this.dispatchEvent(new Event("leaving"));
   }

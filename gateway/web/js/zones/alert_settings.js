@@ -2,7 +2,7 @@
 
 import * as api from "../api.js";
 import { attempt } from "../complaints.js";
-import { make, setText } from "../dom.js";
+import { drawAnew, make, setText } from "../dom.js";
 import { moment, zoneOf } from "../format.js";
 import { language, t } from "../i18n.js";
 import { activeWorker } from "../offline/registration.js";
@@ -104,9 +104,7 @@ export class AlertSettings extends HTMLElement {
   /** @param {AlertChannel[]} channels */
   showChannels(channels) {
     this.channels = channels;
-    const { activeElement } = document;
-    this.list.replaceChildren(...channels.map((channel) => this.row(channel)));
-    if (activeElement instanceof HTMLElement && this.list.contains(activeElement)) activeElement.focus();
+    drawAnew(this.list, () => this.list.replaceChildren(...channels.map((channel) => this.row(channel))));
     this.list.hidden = !channels.length;
     this.dispatchEvent(new CustomEvent("channels", { detail: channels }));
   }
