@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from spark.fixes.schema import LogRecord, decode_records
+from waylog.history.row_layout import STORED_TIME
 from waylog.messages import Fix, encode
 
 RADIUS_M = 6_371_008.8
@@ -22,7 +23,13 @@ select
     *,
     case when time - received > 300_000 or time < 946_684_800_000 then received else time end
         as moment
-from read_parquet($files, hive_partitioning = false);
+from (
+    select * replace (
+        epoch_ms(time) as time, epoch_ms(received) as received,
+        round(lat, $decimals) as lat, round(lon, $decimals) as lon
+    )
+    from read_parquet($files, hive_partitioning = false)
+);
 
 -- Of each device those that are newer than all before them.
 create table taken as
@@ -57,18 +64,22 @@ def write_history(folder: Path, fixes: Iterable[Fix], partition_of: Callable[[by
         rows, unreadable = decode_records(partition, own)
         assert not unreadable
         table = pa.Table.from_batches([rows])
+        for name in ("time", "received"):
+            number = table.schema.get_field_index(name)
+            table = table.set_column(number, name, table[name].cast(STORED_TIME))
         pq.write_table(table, folder / f"location-{partition}-0-{len(own) - 1}.parquet")
 
 
-def open_history(folder: Path) -> duckdb.DuckDBPyConnection:
-    """Return a database with the fixes of a history.
+def open_history(folder: Path, decimals: int = 15) -> duckdb.DuckDBPyConnection:
+    """Return a database with the fixes of a history, positions rounded to that many decimals.
 
     Table `stored` has all of them; `moment` is the event time. Table `taken` has those that are
     newer than all fixes of the device before. There is a macro for distances in metres.
     """
     connection = duckdb.connect()
     for statement in _STORED.split(";"):
-        parameters = {"files": f"{folder}/**/*.parquet"} if "$files" in statement else None
+        files = {"files": f"{folder}/**/*.parquet", "decimals": decimals}
+        parameters = files if "$files" in statement else None
         if statement.strip():
             connection.execute(statement, parameters)
     return connection

@@ -111,7 +111,8 @@ def test_what_topologies_tell_is_in_the_parquet_that_the_history_job_writes(
         ]
 
     try:
-        with open_history(out) as history:
+        # The job stores multiples of 2**-24 degrees, which are these decimals.
+        with open_history(out, decimals=7) as history:
             for name, comparison in COMPARISONS.items():
 
                 def is_told(check: Callable[..., None] = comparison.check) -> bool:
