@@ -21,6 +21,7 @@ from hashlib import blake2b
 from typing import Any, Final, NamedTuple, Protocol, TypeGuard
 
 from gateway.friends.home_blur import RADIUS_M, Area, Circle, Grid, circles_around, grid_of
+from gateway.friends.told_squares import Recent, ToldSquaresOfDevices, begin_of_squares
 from gateway.shares.share import FRIENDS, TOWN_M, Terms
 from waylog.messages import EVERYBODY, STREAMS, Address, Event, Fix
 
@@ -102,13 +103,16 @@ class StaysSince:
 class FriendFilter:
     """Filters what a user's friends are shown; `key` is a secret of the installation.
 
-    Used on one event loop.
+    Squares follow from the `recent` positions too; without them, from those that this filter has
+    told so far. Used on one event loop.
     """
 
-    def __init__(self, homes: Homes, key: bytes) -> None:
+    def __init__(self, homes: Homes, key: bytes, recent: Recent | None = None) -> None:
         self._homes = homes
         self._key = key
+        self._recent = recent
         self._circles: dict[str, tuple[Circle, ...]] = {}
+        self._squares = ToldSquaresOfDevices()
         self._known = asyncio.Event()
         #: Grows whenever homes have changed: what friends were shown before may be filtered anew.
         self.version = 0
@@ -116,6 +120,7 @@ class FriendFilter:
     def homes_changed(self) -> None:
         """Discard cached circles after a change of homes."""
         self._circles.clear()
+        self._squares.forget()
         self.version += 1
         if self.ready:
             self._known.set()
@@ -178,8 +183,8 @@ class FriendFilter:
             id=self.id("fix", fix.id),
             device=fix.device,
             user=fix.user,
-            lat=round(fix.lat, _DEGREE_DIGITS),
-            lon=round(fix.lon, _DEGREE_DIGITS),
+            lat=_rounded(fix.lat),
+            lon=_rounded(fix.lon),
             time=fix.time,
             received=fix.received,
             source=fix.source,
@@ -195,7 +200,7 @@ class FriendFilter:
             for name in SHOWN_ELSEWHERE:
                 setattr(told, name, getattr(fix, name))
         if grid is not None:
-            told.lat, told.lon = grid.centre(told.lat, told.lon)
+            self._into_square(told, told_at(fix), terms, grid)
             told.accuracy = max(told.accuracy or 0.0, grid.cell_m / 2)
             told.time = told.received = rounded(told.time, grid.step_ms)
             told.id = self._cell_id(told)
@@ -212,8 +217,8 @@ class FriendFilter:
             device=address.device,
             fix_id=self.id("fix", address.fix_id),
             time=address.time,
-            lat=round(address.lat, _DEGREE_DIGITS),
-            lon=round(address.lon, _DEGREE_DIGITS),
+            lat=_rounded(address.lat),
+            lon=_rounded(address.lon),
             display_name=address.display_name,
             address=address.address,
             distance=address.distance,
@@ -234,10 +239,22 @@ class FriendFilter:
             told.time = told.resolved = rounded(address.time, HOME_MS)
             told.fix_id = self._quarter_id(address.device, told.time)
         if grid is not None:
-            told.lat, told.lon = grid.centre(told.lat, told.lon)
+            self._into_square(told, told_at(address), terms, grid)
             told.time = told.resolved = rounded(told.time, grid.step_ms)
             told.fix_id = self._cell_id(told)
         return told
+
+    def _into_square(self, told: Fix | Address, time: int, terms: Terms, grid: Grid) -> None:
+        """Move a record of a time (ms) to the middle of the square that is told of it."""
+        device = told.device
+        squares = self._squares.of(device, terms, grid)
+        if self._recent is not None and squares.is_news(time):
+            owner = device.partition("/")[0]
+            begin = max(begin_of_squares(time), squares.next_ms)
+            for each, lat, lon in self._recent.firsts(device, begin, time, grid.step_ms):
+                at = self._circle(owner, lat, lon, terms) or (_rounded(lat), _rounded(lon))
+                squares.square(each, *at)
+        told.lat, told.lon = squares.square(time, told.lat, told.lon).centre
 
     # --- events ---------------------------------------------------------------------------------
 
@@ -260,7 +277,7 @@ class FriendFilter:
         ):
             return None
         told = _only(_OF_FENCES, members)
-        told |= {"lat": round(lat, _DEGREE_DIGITS), "lon": round(lon, _DEGREE_DIGITS)}
+        told |= {"lat": _rounded(lat), "lon": _rounded(lon)}
         return Event(
             id=self.id("event", event.id),
             device=event.device,
@@ -412,6 +429,10 @@ def is_number(value: object) -> TypeGuard[int | float]:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return -_LARGEST < value < _LARGEST
+
+
+def _rounded(degrees: float) -> float:
+    return round(degrees, _DEGREE_DIGITS)
 
 
 def _area(value: object) -> Area | None:

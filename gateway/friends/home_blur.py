@@ -11,7 +11,7 @@ edge.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -50,31 +50,37 @@ class Grid(NamedTuple):
 
     def cell(self, lat: float, lon: float) -> tuple[int, int, float, float]:
         """Return the row and column of a position's cell, and its centre in degrees."""
-        row, column, lat, lon = self._cell(lat, lon, _shrink)
-        return int(row), int(column), lat, lon
-
-    def centre(self, lat: float, lon: float) -> tuple[float, float]:
-        """Return the centre of a position's cell, rounded to a metre."""
-        _, _, lat, lon = self._cell(lat, lon, _shrink)
-        return round(max(-90.0, min(90.0, lat)), 5), round((lon + 180) % 360 - 180, 5)
-
-    def centres(
-        self, lat: NDArray[np.float64], lon: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the same for arrays of positions."""
-        import numpy as np
-
-        _, _, lat, lon = self._cell(lat, lon, lambda each: np.cos(np.radians(each)).clip(1e-6))
-        return lat.clip(-90.0, 90.0).round(5), ((lon + 180) % 360 - 180).round(5)
-
-    def _cell(self, lat: Any, lon: Any, shrink: Callable[[Any], Any]) -> tuple[Any, Any, Any, Any]:
         row = (lat * _METRES_PER_DEGREE / self.cell_m + self.north) // 1
         lat = (row + 0.5 - self.north) * self.cell_m / _METRES_PER_DEGREE
         # The width of a cell follows from the latitude of its row, not of the position, so that all
         # of a row share one grid.
-        width = self.cell_m / _METRES_PER_DEGREE / shrink(lat)
+        width = self.cell_m / _METRES_PER_DEGREE / _shrink(lat)
         column = (lon / width + self.east) // 1
-        return row, column, lat, (column + 0.5 - self.east) * width
+        return int(row), int(column), lat, (column + 0.5 - self.east) * width
+
+    def square(self, lat: float, lon: float) -> Square:
+        """Return the cell of a position as a square."""
+        _, _, lat, lon = self.cell(lat, lon)
+        return Square(lat, lon, self.cell_m)
+
+
+class Square(NamedTuple):
+    """One cell of a grid: its centre in degrees, and its side in m."""
+
+    lat: float
+    lon: float
+    side_m: float
+
+    @property
+    def centre(self) -> tuple[float, float]:
+        """Return the centre, rounded to a metre."""
+        return round(max(-90.0, min(90.0, self.lat)), 5), round((self.lon + 180) % 360 - 180, 5)
+
+    def is_near(self, lat: float, lon: float, metres: float) -> bool:
+        """Tell whether a position is inside, or outside by no more than that."""
+        most = (self.side_m / 2 + metres) / _METRES_PER_DEGREE
+        east = ((lon - self.lon + 180) % 360 - 180) * _shrink(self.lat)
+        return abs(lat - self.lat) <= most and abs(east) <= most
 
 
 def grid_of(user: str, cell_m: float, step_ms: int, key: bytes) -> Grid:

@@ -265,7 +265,9 @@ class _Gateway:
         self.pusher = Pusher()
         self.address_view.on_address(self.pusher.address_changed)
         self.places = Places(settings.places)
-        self.friend_filter = FriendFilter(self.places, store.rights.secret(FRIEND_FILTER_SECRET))
+        self.friend_filter = FriendFilter(
+            self.places, store.rights.secret(FRIEND_FILTER_SECRET), self.location_view.tracks
+        )
         self.places.on_change(self.friend_filter.homes_changed)
         self.viewers = Viewers(
             (self.location_view, self.address_view),

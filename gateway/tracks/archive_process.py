@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 import msgspec
 import numpy as np
 
+from gateway.friends.told_squares import begin_of_squares
 from gateway.tracks.archive import EXTENT, LENGTH_BYTES, SUMMARIES, Extent, Question
 from gateway.tracks.asking import AnswerHead, AnswerRefused, AnswerUnavailable
 from gateway.tracks.battery import BatteryLevel, thinned
@@ -87,11 +88,9 @@ class Reader:
     def _track(self, question: Question, recent: Points) -> bytes:
         if len(recent) > question.limit:
             raise _too_long(question)
-        tracks = [recent]
-        if self._history_url:
-            tracks.insert(0, self._from_history(question))
-        hidden = question.circles, question.grid
-        return encode_track(question.format, question.device, tracks, *hidden)
+        source = _Source(self, question, recent)
+        points = source.points(question.from_ms, question.to_ms, question.limit)
+        return encode_track(question.format, question.device, points)
 
     def _extent(self, question: Question, recent: Points) -> Extent:
         from waylog.history.history_reader import HistoryUnreadable
@@ -120,9 +119,6 @@ class Reader:
         except (HistoryUnreadable, OSError) as error:
             raise AnswerUnavailable(str(error)) from error
         return thinned(times, levels, from_ms, to_ms)
-
-    def _from_history(self, question: Question) -> Points:
-        return self.points(question, question.from_ms, question.to_ms, question.limit)
 
     def points(self, question: Question, from_ms: int, to_ms: int, limit: int) -> Points:
         """Return the points of a question's device in a period. Raises as `answer` does."""
@@ -200,12 +196,13 @@ class _Source:
 
     def points(self, from_ms: int, to_ms: int, limit: int) -> Points:
         """Return the points of a period. Raises AnswerRefused for more than the limit."""
-        past = self._reader.points(self._question, from_ms, to_ms, limit)
-        points = merged(past, between(self.recent, from_ms, to_ms))
+        circles, grid = self._question.circles, self._question.grid
+        begin_ms = from_ms if grid is None else begin_of_squares(from_ms)
+        past = self._reader.points(self._question, begin_ms, to_ms, limit)
+        points = merged(past, between(self.recent, begin_ms, to_ms))
         if len(points) > limit:
             raise _too_long(self._question)
-        circles = self._question.circles
-        return points if circles is None else as_told(points, circles, self._question.grid)
+        return points if circles is None else as_told(points, circles, grid, from_ms)
 
 
 def _too_long(question: Question) -> AnswerRefused:
@@ -223,11 +220,14 @@ def _read_recent(questions: BinaryIO, question: Question) -> Points:
     count = 0
     # What began before a period, and ends after it, is told whole.
     margin = MARGIN_MS if question.kind in SUMMARIES else 0
+    begin_ms = question.from_ms - margin
+    if question.grid is not None:
+        begin_ms = begin_of_squares(begin_ms)
     with_points = question.kind in ("track", EXTENT) or question.kind in SUMMARIES
     while with_points and (size := int.from_bytes(questions.read(LENGTH_BYTES), "big")):
         piece = unpacked(questions.read(size))
         if count <= question.limit:
-            found.append(between(piece, question.from_ms - margin, question.to_ms + margin))
+            found.append(between(piece, begin_ms, question.to_ms + margin))
             count += len(found[-1])
     return np.concatenate(found)
 

@@ -7,22 +7,13 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import repeat
 from typing import Final
 
 import msgspec
 
-from gateway.friends.home_blur import Circle, Grid
-from gateway.tracks.track_points import (
-    MEASURED,
-    Points,
-    as_told,
-    degrees,
-    iso_times,
-    measured,
-    merged,
-)
+from gateway.tracks.track_points import MEASURED, Points, degrees, iso_times, measured
 from waylog.track_elements import (
     GPX_HEAD,
     KML_HEAD,
@@ -112,19 +103,6 @@ _ENCODERS: Final[dict[str, Callable[[str, Points], bytes]]] = {
 }
 
 
-def encode_track(
-    name: str,
-    device: str,
-    tracks: Sequence[Points],
-    circles: Sequence[Circle] | None = None,
-    grid: Grid | None = None,
-) -> bytes:
-    """Return a track in one of the FORMATS, merged from several.
-
-    `circles` and `grid` hide from others than the owner what `as_told` hides. Takes 1 to 7 us per
-    point.
-    """
-    points = merged(*tracks)
-    if circles is not None:
-        points = as_told(points, circles, grid)
+def encode_track(name: str, device: str, points: Points) -> bytes:
+    """Return a track in one of the FORMATS. Takes 1 to 7 us per point."""
     return _ENCODERS[name](device, points)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from gateway.friends.friend_filter import HOME_MS, SHOWN_ELSEWHERE
 from gateway.friends.home_blur import RADIUS_M, Circle, Grid
+from gateway.friends.told_squares import told_centres
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,25 +65,37 @@ def merged(*tracks: Points) -> Points:
     return points[is_last]
 
 
-def as_told(points: Points, circles: Sequence[Circle], grid: Grid | None = None) -> Points:
+def as_told(
+    points: Points,
+    circles: Sequence[Circle],
+    grid: Grid | None = None,
+    from_ms: int = -(2**62),
+) -> Points:
     """Return a track as friends, or viewers of a share, see it.
 
     Positions are rounded to a metre, and only what `SHOWN_ELSEWHERE` names is shown. Each stay in a
     circle around a home becomes one point at its centre, with its time rounded to a quarter of an
-    hour (see gateway.friends.friend_filter). With a grid each stay in a cell becomes one point at
-    the cell's centre, without what was measured.
+    hour (see gateway.friends.friend_filter). With a grid each stay in a square becomes one point at
+    its centre, without what was measured; it tells what is from `from_ms` on, out of points from
+    `begin_of_squares` on, as one square follows from another (gateway.friends.told_squares).
     """
     points = points.copy()
     for name in ("lat", "lon"):
         points[name] = np.rint(points[name] / 100) * 100
     for name in _HIDDEN_FROM_FRIENDS:
         points[name] = np.nan
+    times = points["time"].copy()
+    is_new = np.ones(len(points), bool)
     if circles and len(points):
-        points = _homes_hidden(points, circles)
-    return points if grid is None or not len(points) else _in_cells(points, grid)
+        points, is_new = _homes_hidden(points, circles)
+    return points[is_new] if grid is None else _in_squares(points, times, grid, from_ms)
 
 
-def _homes_hidden(points: Points, circles: Sequence[Circle]) -> Points:
+def _homes_hidden(points: Points, circles: Sequence[Circle]) -> tuple[Points, NDArray[np.bool_]]:
+    """Return points with those in a circle at its centre, and which of them begin a stay there.
+
+    Those outside of all circles count as beginnings, too.
+    """
     lat, lon = points["lat"] / 1e7, points["lon"] / 1e7
     inside = np.full(len(points), -1)
     for number, circle in reversed(list(enumerate(circles))):
@@ -100,13 +113,14 @@ def _homes_hidden(points: Points, circles: Sequence[Circle]) -> Points:
     # Not before the previous point: the points of a track are in order.
     rounded[1:] = np.maximum(rounded[1:], times[:-1])
     shown["time"][inside >= 0] = rounded[inside >= 0]
-    return shown[(inside < 0) | begins]
+    return shown, (inside < 0) | begins
 
 
-def _in_cells(points: Points, grid: Grid) -> Points:
-    lat, lon = grid.centres(points["lat"] / 1e7, points["lon"] / 1e7)
-    told = points.copy()
-    told["lat"], told["lon"] = np.rint(lat * 1e7), np.rint(lon * 1e7)
+def _in_squares(points: Points, times: NDArray[np.int64], grid: Grid, from_ms: int) -> Points:
+    lat, lon = told_centres(times, points["lat"] / 1e7, points["lon"] / 1e7, grid)
+    is_asked = times >= from_ms
+    told = points[is_asked]
+    told["lat"], told["lon"] = np.rint(lat[is_asked] * 1e7), np.rint(lon[is_asked] * 1e7)
     for name in MEASURED:
         told[name] = np.nan
     told["accuracy"] = grid.cell_m / 2

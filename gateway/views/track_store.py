@@ -15,6 +15,8 @@ from gateway.limits.user_weights import UserWeights
 _POINT = struct.Struct("<qii4f")  # time, lat and lon in 1e-7 degrees, altitude ... course
 CHUNK_BYTES: Final = 64 * _POINT.size
 _CHUNKS_A_PIECE: Final = 32
+#: Chunks in which `firsts` looks: a day of a fix each five seconds, which takes 5 ms.
+_CHUNKS_SEEN_MAX: Final = 20_000 // 64
 #: Bytes that a chunk's objects take besides its points.
 _CHUNK_OVERHEAD: Final = 256
 _NAN: Final = math.nan
@@ -115,6 +117,27 @@ class TrackStore:
         for begin in range(0, len(chunks), _CHUNKS_A_PIECE):
             if piece := b"".join(chunks[begin : begin + _CHUNKS_A_PIECE]):
                 yield piece
+
+    def firsts(
+        self, device: str, from_ms: int, to_ms: int, step_ms: int
+    ) -> list[tuple[int, float, float]]:
+        """Return time (ms), lat and lon of the first point of each step of time, in their order.
+
+        Looks at a device's newest points, back to those before `from_ms`, and 20,000 at most.
+        """
+        found: dict[int, tuple[int, int, int]] = {}
+        for chunk in reversed(self.chunks.get(device, [])[-_CHUNKS_SEEN_MAX:]):
+            is_before = bool(chunk)
+            for time, lat, lon, *_ in _POINT.iter_unpack(chunk):
+                if time < from_ms:
+                    continue
+                is_before = False
+                step = time // step_ms
+                if time <= to_ms and (step not in found or (time, lat, lon) < found[step]):
+                    found[step] = time, lat, lon
+            if is_before:
+                break
+        return [(time, lat / 1e7, lon / 1e7) for time, lat, lon in sorted(found.values())]
 
     def forget(self, device: str) -> None:
         """Drop all points of a device."""

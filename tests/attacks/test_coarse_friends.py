@@ -287,8 +287,9 @@ async def test_mqtt_tells_the_square_alone(people: People) -> None:
         several(platform, people.town, "#", 3) as friends,
         several(platform, people.town, group, 3) as members,
     ):
-        far = (45.0, 8.0)
-        await until_known([*control, *friends], lambda: phone.publish(topic, location(far)))
+        # Of another device: one square is told of each in a step of time.
+        other, far = f"owntracks/{people.ada.name}/car", location((45.0, 8.0))
+        await until_known([*control, *friends], lambda: phone.publish(other, far))
         people.times.append(now_ms())
         secret = {"vel": 7, "alt": 611.0625, "batt": 43, "SSID": STREET}
         for at in (AT, (AT[0] + 1e-6, AT[1])):
@@ -347,9 +348,9 @@ async def test_terms_change_and_end_on_open_streams(people: People) -> None:
         several(platform, people.town, f"owntracks/{people.device}", 3) as friends,
     ):
         await until_known(
-            friends, lambda: phone.publish(f"owntracks/{people.device}", location((45.0, 8.0)))
+            friends, lambda: phone.publish(f"owntracks/{people.device}", location(AT))
         )
-        assert (await stream.fix())["lat"] == 45.0
+        assert (await stream.fix())["lat"] == pytest.approx(AT[0], abs=1e-5)
         stream.shown.clear()
         until = now_ms() + 6_000
         rights.befriend(people.ada.name, people.town.name, precision="town", until=until)

@@ -12,10 +12,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
 
 import pytest
 
+from gateway.friends.home_blur import Grid
 from gateway.tracks.archive import Archive
 from gateway.tracks.archive import rows_of as decoded_rows
 from gateway.tracks.asking import AnswerRefused, AnswerUnavailable
@@ -32,6 +34,7 @@ from waylog.cli import main
 from waylog.observability.telemetry import now_ms
 
 DAY_MS = 86_400_000
+METRES_PER_DEGREE = 111_195.0
 LATEST = 2**62
 
 
@@ -105,6 +108,41 @@ async def test_a_track_and_visits_come_from_parquet(history: Path) -> None:
             track(archive, "u1/phone", START_MS, START_MS + DAY_MS),
         )
         assert both[1] == day != both[0]
+    finally:
+        await archive.close()
+
+
+@pytest.mark.parametrize("is_in_memory", [False, True])
+async def test_squares_are_the_same_from_whatever_time_on_they_are_asked_for(
+    history: Path, is_in_memory: bool
+) -> None:
+    folder = None if is_in_memory else str(history / "history")
+    archive = Archive(folder, str(history / "places"))
+    person = rows_of(make_person(1, days=1), "u1/phone")
+    columns = [person[name].to_pylist() for name in ("time", "lat", "lon")]
+    packed = b"".join(
+        pack_point(time, lat, lon, None, None, None, None)
+        for time, lat, lon in zip(*columns, strict=True)
+    )
+    recent = [packed] if is_in_memory else []
+    # An edge goes through the place of the longest stay.
+    grid = Grid(500.0, -median(columns[1]) * METRES_PER_DEGREE / 500.0 % 1, 0.7, 300_000)
+
+    async def squares(from_ms: int) -> list[list[str]]:
+        to_ms = START_MS + DAY_MS
+        answer = archive.track(
+            "u1/phone", from_ms, to_ms, recent=recent, circles=(), grid=grid, name="csv"
+        )
+        rows = csv.DictReader(io.StringIO(b"".join(await answer).decode()))
+        return [[row["time"], row["lat"], row["lon"]] for row in rows]
+
+    try:
+        whole = await squares(START_MS)
+        assert len(whole) > 10
+        for hour in range(1, 24):
+            part = await squares(START_MS + hour * 3_600_000 + 1_234_567)
+            assert part[1:] == whole[len(whole) - len(part) + 1 :]
+            assert part[0][1:] == whole[-len(part)][1:]
     finally:
         await archive.close()
 

@@ -8,7 +8,7 @@ import json
 from xml.etree import ElementTree
 
 from gateway.tracks.track_encoders import encode_track
-from gateway.tracks.track_points import Points, unpacked
+from gateway.tracks.track_points import Points, merged, unpacked
 from gateway.views.track_store import pack_point
 
 POINTS = unpacked(
@@ -19,7 +19,7 @@ DEVICE = "ada/<phone> & co"
 
 
 def encoded(name: str, points: Points = POINTS, device: str = DEVICE) -> bytes:
-    return encode_track(name, device, [points])
+    return encode_track(name, device, points)
 
 
 def test_geojson_has_longitude_first_and_times() -> None:
@@ -65,5 +65,5 @@ def test_csv_has_a_header_and_no_formulas() -> None:
 
 def test_of_a_point_that_is_in_two_tracks_the_last_one_counts() -> None:
     later = unpacked(pack_point(1761994805120, 47.141, 9.5209, 400, 5, 1.5, 90))
-    rows = csv.DictReader(io.StringIO(encode_track("csv", DEVICE, [POINTS, later]).decode()))
+    rows = csv.DictReader(io.StringIO(encode_track("csv", DEVICE, merged(POINTS, later)).decode()))
     assert [row["altitude"] for row in rows] == ["400.0", ""]

@@ -167,7 +167,7 @@ def test_a_track_of_the_gateway_comes_back_with_all_that_it_has(
         )
     )
     path = tmp_path_factory.mktemp("export") / f"track.{name}"
-    path.write_bytes(encode_track(name, sent[0].device, [points]))
+    path.write_bytes(encode_track(name, sent[0].device, points))
     for was, fix in zip(sent, replayed(path), strict=True):
         assert (fix.device, fix.time, fix.lat, fix.lon) == (was.device, was.time, was.lat, was.lon)
         for member in known:
@@ -195,7 +195,7 @@ def test_a_device_of_another_user_keeps_the_users_name_in_its_own(
 ) -> None:
     points = unpacked(pack_point(RECEIVED, 1, 2, None, None, None, None))
     path = tmp_path / f"track.{name}"
-    path.write_bytes(encode_track(name, "bob/phone", [points]))
+    path.write_bytes(encode_track(name, "bob/phone", points))
     (fix,) = read_files([path], device=None, limit=None, skipped=Counter(), user=USER)
     assert fix.device == "bob_phone"
     (fix,) = read_files([path], device=None, limit=None, skipped=Counter(), user="bob")
