@@ -423,7 +423,7 @@ def test_a_friend_who_sees_squares_sees_their_middles_and_others_see_positions()
     grid = town.filter.grid_for("ada", Terms(cell_m=5_000))
     assert grid is not None
     assert (seen.lat, seen.lon, seen.speed) == (47.2, 9.5, 1.5)
-    assert [told.lat, told.lon] == pytest.approx(grid.centre(47.2, 9.5))
+    assert [told.lat, told.lon] == pytest.approx(grid.square(47.2, 9.5).centre)
     assert (told.speed, told.course, told.accuracy) == (None, None, 2_500)
     assert square.client.chosen["ada/phone"].lat == told.lat
     # A way within the square, in one step of time, is no news: not even that there is one.

@@ -378,24 +378,26 @@ async def test_each_friend_is_told_by_the_terms_of_the_own_friendship(tmp_path: 
     ]
     grid = friend_filter.grid_for("ada", town)
     assert grid is not None
-    middle = grid.centre(47.1, 9.5)
+    middle = grid.square(47.1, 9.5).centre
 
-    def came(offset: int, lat: float, lon: float) -> None:
+    def came(offset: int, lat: float, lon: float, later_ms: int = 0) -> None:
         where = {"device": "ada/phone", "user": "ada", "lat": lat, "lon": lon}
-        times = {"time": 10**12 + offset, "received": 10**12 + offset}
+        time = 10**12 + offset + later_ms
+        times = {"time": time, "received": time}
         fix = convert({"id": str(offset), **times, **where, "speed": 2.0}, Fix)
         viewers.on_events([event("ada/phone", offset, lat=lat, lon=lon, value=encode(fix))])
 
     for offset in range(3):
         came(offset, middle[0] + offset * 1e-4, middle[1])
-    came(3, middle[0] + 0.2, middle[1])
+    came(3, middle[0] + 0.2, middle[1])  # no news within a step of time
+    came(4, middle[0] + 0.2, middle[1], town.step_ms)
     assert [live.event.lat for live in exact.take()] == [
         *(middle[0], round(middle[0] + 1e-4, 5), round(middle[0] + 2e-4, 5)),
-        round(middle[0] + 0.2, 5),
+        *[round(middle[0] + 0.2, 5)] * 2,
     ]
     for viewer in coarse:
         told = [live.event for live in viewer.take()]
-        assert [each.offset for each in told] == [0, 3]
+        assert [each.offset for each in told] == [0, 4]
         assert (told[0].lat, told[0].lon) == middle
         assert b"speed" not in told[0].value
         assert b"999999999" not in told[0].value  # times are rounded
