@@ -20,7 +20,7 @@ from spark.places.finding import Clock, DevicePlaces, find_places
 from spark.places.reporting import interval_ms, silent_when_still
 from spark.places.stays import stays_of
 from tests.spark.lives.itinerary import DAY_MS, HOUR_MS
-from tests.spark.lives.kinds import KINDS, make_life
+from tests.spark.lives.kinds import KINDS, days_of, make_life
 from tests.spark.lives.phones import report
 from tests.spark.lives.scoring import Tally, away_m, labelled
 
@@ -118,11 +118,6 @@ def test_visits_of_many_are_found_however_a_phone_reports(manner: str, outliers:
 @pytest.mark.parametrize("kind", KINDS)
 def test_homes_and_jobs_of_many_of(kind: str) -> None:
     check_labels(tally_of([kind], MANNERS, MANY, days_of(kind)))
-
-
-def days_of(kind: str) -> int:
-    """Return enough days for a life of this kind to show."""
-    return {"mover": 90, "job changer": 90, "traveller": 56, "shifts": 42}.get(kind, 35)
 
 
 @pytest.mark.parametrize("manner", ["continuous", "significant change"])
@@ -307,6 +302,35 @@ def test_a_phone_changes_its_manner() -> None:
     still = silent_when_still(stays_of_both)
     assert still[stays_of_both.first < life.wall(9, 0)].all()
     assert not still[stays_of_both.first > life.wall(19, 0)].any()
+
+
+@pytest.mark.parametrize(
+    ("hour", "hours", "days", "label"),
+    [
+        (14.0, 6.0, (5,), None),  # a friend on Saturdays
+        (17.5, 5.5, (2,), None),  # and on Wednesdays
+        (14.0, 6.0, (1, 4), "work"),
+        (8.5, 6.0, (5,), "work"),  # a shop on Saturdays
+        (14.0, 8.5, (5,), "work"),
+    ],
+)
+def test_on_one_day_a_week_a_few_hours_are_no_work(
+    hour: float, hours: float, days: tuple[int, ...], label: str | None
+) -> None:
+    rows = []
+    for day in range(35):
+        # Day 4 of 1970 was a Monday.
+        begin = 24.0 * (day + 4) + hour
+        there = stay(begin, begin + hours, 3000) if day % 7 in days else []
+        rows += [*stay(24.0 * (day + 4), begin - 0.5, 0), *there]
+        rows += stay(begin + hours + 0.5 if there else begin - 0.5, 24.0 * (day + 5), 0)
+    found = places_of(fixes_at(*rows))
+    (place,) = [each for each in found.places if each.lat > 50.02]
+    assert place.label == label
+    if len(days) == 1 and label:
+        # It may be a friend all the same.
+        assert place.confidence is not None
+        assert place.confidence <= 0.85
 
 
 def test_a_second_home_next_door_is_the_same_one_measured_badly() -> None:
