@@ -49,9 +49,15 @@ def places_of(fixes: Fixes) -> DevicePlaces:
 
 
 def tally_of(
-    kinds: Iterable[str], manners: Iterable[str], count: int, days: int, *, outliers: bool = False
+    kinds: Iterable[str],
+    manners: Iterable[str],
+    count: int,
+    days: int,
+    *,
+    outliers: bool = False,
+    near_m: float = 100.0,
 ) -> Tally:
-    tally = Tally()
+    tally = Tally(near_m)
     for kind in kinds:
         for manner in manners:
             for seed in range(UNSEEN, UNSEEN + count):
@@ -99,6 +105,21 @@ def test_where_visits_leave_no_fix_few_are_invented(manner: str) -> None:
 @pytest.mark.parametrize("manner", MANNERS)
 def test_a_phone_that_is_in_tokyo_each_night_was_never_there(manner: str) -> None:
     check_visits(tally_of(COMPANY, [manner], FEW, 28, outliers=True), 0.95)
+
+
+# Most of what such a phone tells is 100 to 300 m off. Manner: places that are one, at least.
+BEFORE_THE_DOOR = {"before the door": 0.75, "half before the door": 0.9}
+
+
+@pytest.mark.parametrize("manner", BEFORE_THE_DOOR)
+def test_a_phone_that_reports_before_the_door_makes_few_places_two(manner: str) -> None:
+    tally = tally_of(COMPANY, [manner], 2 * FEW, 28, near_m=300)
+    assert tally["one place"] >= BEFORE_THE_DOOR[manner], str(tally)
+    assert tally["recall"] >= 0.95, str(tally)
+    assert tally["precision"] >= 0.95, str(tally)
+    assert tally["split"] <= 0.02, str(tally)
+    assert tally["home"] >= 0.95, str(tally)
+    assert tally["true home"] >= 0.95, str(tally)
 
 
 @pytest.mark.parametrize("kind", KINDS)
