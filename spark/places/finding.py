@@ -1,6 +1,7 @@
 """Favourite places of one device: where it stayed repeatedly.
 
-Stays (spark.places.stay_points) are grouped into places (stays within 100 m of each other). Stays
+Stays (spark.places.stay_points) are grouped into places (stays within 100 m of each other; farther
+for a phone that reports before the door, see spark.places.approaches). Stays
 at one place at most 30 minutes apart are one visit. Trips connect the visits, and labels mark home
 and work. This module uses neither Spark nor files: arrays in, places out.
 """
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spark.fixes.fixes import distances_m
+from spark.places.approaches import APPROACH_M, without_approaches
 from spark.places.clusters import centres_of, cluster
 from spark.places.journeys import without_impossible
 from spark.places.labels import Role, Visits, label_places, weekly_profile
@@ -33,8 +35,10 @@ _DWELL_MIN_MS: Final = 20 * 60_000
 
 DAY_MS: Final = 86_400_000
 
-# Two homes are farther apart than this (m).
+# Two homes are farther apart than this (m), or than the second number for a device that is seen on
+# the ways to them.
 _NEXT_M: Final = 250.0
+_NEXT_APPROACHED_M: Final = 2 * APPROACH_M
 
 # A place that was visited only once counts for so long (ms), since it may be new.
 _ONCE_MS: Final = 90 * DAY_MS
@@ -119,18 +123,19 @@ def find_places(device: str, stays: Stays, clock: Clock = sun_clock) -> DevicePl
     if not len(stays.start):
         return DevicePlaces([], [], [])
     stays = join_stays(stays)
-    number = cluster(stays)
+    number, exact = without_approaches(stays, cluster(stays))
     count = int(number.max()) + 1
     merged = merge_visits(stays, number)
-    lats, lons = centres_of(stays, number, count)
+    lats, lons = centres_of(stays.take(exact), number[exact], count)
     centres = list(zip(lats.tolist(), lons.tolist(), strict=True))
     radius = np.zeros(count)
     np.maximum.at(radius, number, distances_m(lats[number], lons[number], stays.lat, stays.lon))
     # Not the believed start: that changes with what is learned of the device.
-    first_stay = stays.first[np.unique(number, return_index=True)[1]].tolist()
+    first_stay = stays.first[exact[np.unique(number[exact], return_index=True)[1]]].tolist()
     dwell = np.bincount(merged.place, merged.end - merged.start, count)
     local = _local(merged, centres, clock)
-    roles = _apart(label_places(local, count), merged, lats, lons, dwell)
+    next_m = _NEXT_M if len(exact) == len(number) else _NEXT_APPROACHED_M
+    roles = _apart(label_places(local, count), merged, lats, lons, dwell, next_m)
     ids: list[str | None] = [None] * count
     newest = int(stays.seen.max())
     fixes = np.bincount(number, stays.fixes, count)
@@ -175,6 +180,7 @@ def _apart(
     lats: NDArray[np.float64],
     lons: NDArray[np.float64],
     dwell: NDArray[Any],
+    next_m: float,
 ) -> dict[int, list[Role]]:
     """Return the roles, where a second home or job next to one of the same time is that one.
 
@@ -185,7 +191,7 @@ def _apart(
         near = [
             other
             for other in kept
-            if distances_m(lats[place], lons[place], lats[[other]], lons[[other]])[0] <= _NEXT_M
+            if distances_m(lats[place], lons[place], lats[[other]], lons[[other]])[0] <= next_m
         ]
         own = [role for role in roles[place] if not _joined(role, near, kept, visits)]
         if own:

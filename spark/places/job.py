@@ -68,7 +68,7 @@ _TASKS_PER_RUN: Final = 4
 _TOGETHER_ROWS: Final = 65_536
 
 #: The version of the tables and their computation; tables of another version are recomputed.
-_VERSION: Final = 3
+_VERSION: Final = 4
 
 
 class PlacesState(msgspec.Struct):

@@ -4,8 +4,9 @@ No office hours are assumed. A person lives where the days are based: where most
 from noon to noon is spent, nights a little more than other hours. Who works at night is at home by
 day. A base counts as a home if it is one again and again, or for good; a journey is neither. Work
 is where one comes regularly: at the same hour (of the weekday, or of the shift of the week), for
-as long each time, and for hours; never where one sleeps. A place that stops being one keeps the
-days on which it was.
+as long each time, and for hours; never where one sleeps. Once a week that may be a friend: a job
+lasts all day, or begins in the morning. A place that stops being one keeps the days on which it
+was.
 """
 
 from __future__ import annotations
@@ -61,13 +62,22 @@ _WORK_BASE_MAX: Final = 0.2
 # Each trait counts from nothing at the first number to fully at the second: hours a day, hours by
 # which arrivals vary, share by which lengths vary, days a week.
 _WORK_HOURS: Final = (3.0, 5.5)
-_WORK_ARRIVAL_H: Final = (1.5, 0.4)
+_WORK_ARRIVAL_H: Final = (1.5, 0.6)
 _WORK_LENGTH: Final = (0.4, 0.1)
-_WORK_DAYS_A_WEEK: Final = (0.5, 3.0)
+_WORK_DAYS_A_WEEK: Final = (1.0, 2.0)
+# On one day a week friends are visited as well, at the same hour, for an afternoon. The hours for
+# one day in a usual week, rather than two, unless they begin early (hour of the day).
+_WEEKLY_DAYS: Final = (2.0, 1.0)
+_WEEKLY_HOURS: Final = (6.5, 7.75)
+_WEEKLY_EARLY_H: Final = (10.5, 9.0)
+_WEEKLY_EARLIEST_H: Final = 2.0
 # Their weights in the logit of the probability that a place is work.
-_WORK_LOGIT: Final = -4.7
-_WORK_LOGITS: Final = (4.0, 1.25, 1.25, 1.5)
+_WORK_LOGIT: Final = -5.55
+_WORK_LOGITS: Final = (4.0, 1.75, 1.25, 1.9)
 _WORK_DAY_LOGIT: Final = 0.4  # for each day that is missing
+# Arrivals say nothing within groups, such as days of the week, that have less than this share to
+# compare.
+_COMPARED_SHARE: Final = 0.6
 _WORK_MIN: Final = 0.65
 # A job ends after this many days without it if another began, or after the second number.
 _JOB_CHANGED_DAYS: Final = 9
@@ -339,9 +349,10 @@ def _work_probability(shifts: NDArray[np.float64]) -> float:
     spread = float(np.median(np.abs(hours - length))) / max(length, 0.1)
     weekday, week = (day + 3) % 7, (day + 3) // 7
     varies = min(_variation(arrival, groups) for groups in (np.zeros(len(day)), weekday, week))
-    a_week = len(day) / max((day[-1] - day[0] + 1) / 7, 1.0)
+    a_week = min((len(day) - 1) * 7 / max(day[-1] - day[0], 1.0), len(day))
+    low, high = _hours_of_work(_usual_days(week), float(np.median(arrival)))
     traits = (
-        _between(length, *_WORK_HOURS),
+        _between(length, low, high),
         _between(varies, *_WORK_ARRIVAL_H),
         _between(spread, *_WORK_LENGTH),
         _between(a_week, *_WORK_DAYS_A_WEEK),
@@ -353,18 +364,36 @@ def _work_probability(shifts: NDArray[np.float64]) -> float:
     return float(1 / (1 + np.exp(-logit)))
 
 
+def _usual_days(week: NDArray[np.float64]) -> float:
+    """Return on how many days of a usual week somebody came."""
+    return float(np.median(np.bincount((week - week[0]).astype(np.int64))))
+
+
+def _hours_of_work(days: float, arrival: float) -> tuple[float, float]:
+    """Return from how many hours a day a place may be work, and from how many it is."""
+    early = _between(arrival, *_WEEKLY_EARLY_H) if arrival >= _WEEKLY_EARLIEST_H else 0.0
+    weekly = _between(days, *_WEEKLY_DAYS) * (1 - early)
+    low, high = (
+        other + weekly * (once - other)
+        for other, once in zip(_WORK_HOURS, _WEEKLY_HOURS, strict=True)
+    )
+    return low, high
+
+
 def _variation(hour: NDArray[np.float64], groups: NDArray[np.float64]) -> float:
     """Return by how many hours the hours of the day vary within groups, round the clock."""
-    _, number = np.unique(groups, return_inverse=True)
-    free = len(hour) - int(number.max()) - 1
-    if free < 2:
+    _, number, size = np.unique(groups, return_inverse=True, return_counts=True)
+    # An arrival that is alone in its group is compared with none.
+    some = size[number] > 1
+    free = int(some.sum()) - int((size > 1).sum())
+    if free < max(2.0, _COMPARED_SHARE * len(hour)):
         return 12.0
     angle = hour * (2 * np.pi / 24)
     east, north = np.bincount(number, np.cos(angle)), np.bincount(number, np.sin(angle))
     off = hour - (np.arctan2(north, east) * 24 / (2 * np.pi))[number]
     off = np.abs((off + 12) % 24 - 12)
     # Small groups fit themselves.
-    return float(np.median(off)) * float(np.sqrt(len(hour) / free))
+    return float(np.median(off[some])) * float(np.sqrt(some.sum() / free))
 
 
 def _between(value: float, nothing: float, fully: float) -> float:

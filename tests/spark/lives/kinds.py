@@ -304,6 +304,72 @@ def carer(days: Days) -> None:
         days.leisure(day, 16, 20, 0.5)
 
 
+def weekly_friend(days: Days) -> None:
+    """No job; four to seven hours at a friend's on the same day of each week."""
+    days.role("home", days.home)
+    friend = _Friend(days, (11.5, 17))
+    for day in range(days.life.days):
+        if not friend.visit(days, day):
+            days.leisure(day, 9.5, 20, 1.2)
+
+
+def office_and_friend(days: Days) -> None:
+    """An office worker who does the same, after work or on a day of the weekend."""
+    job = days.town.spot(6000)
+    days.role("home", days.home)
+    days.role("work", job)
+    friend = _Friend(days, (17, 18.5))
+    for day in range(days.life.days):
+        if not days.is_weekend(day):
+            days.work(day, 8.2, job, 8.2)
+        if not friend.visit(days, day):
+            days.leisure(day, 17.5, 20, 0.6)
+
+
+class _Friend:
+    """A friend who is visited on a day of the week, at an hour, for as long each time, or about."""
+
+    def __init__(self, days: Days, hours: tuple[float, float]) -> None:
+        dice = days.dice
+        self._spot, self._weekday = days.town.spot(), int(dice.integers(0, 7))
+        self._hour = float(dice.uniform(*((11.5, 16) if self._weekday >= 5 else hours)))
+        self._hours = float(dice.uniform(4, 7))
+        self._about_h = float(dice.choice([0.2, 0.6, 1.1]))
+
+    def visit(self, days: Days, day: int) -> bool:
+        """Visit the friend on the day of the week, nine times in ten."""
+        if day % 7 != self._weekday or days.dice.random() > 0.9:
+            return False
+        hour, hours = days.dice.normal((self._hour, self._hours), self._about_h)
+        days.add(day, float(hour), self._spot, float(np.clip(hours, 2.5, 7)))
+        return True
+
+
+def one_day(days: Days) -> None:
+    """A job on one day of the week: half a day or a whole one from the morning, or a late shift."""
+    early = days.dice.random() < 0.6
+    hour = float(days.dice.uniform(*((7.5, 9.3) if early else (12, 22))))
+    hours = float(days.dice.uniform(*((6, 9) if early else (8, 9))))
+    _some_days(days, 1, hour, hours)
+
+
+def two_days(days: Days) -> None:
+    """A job on two days of the week, for five to eight hours at any hour of the day."""
+    _some_days(days, 2, float(days.dice.uniform(5, 22.5)), float(days.dice.uniform(5, 8)))
+
+
+def _some_days(days: Days, count: int, hour: float, hours: float) -> None:
+    job = days.town.spot(5000)
+    days.role("home", days.home)
+    days.role("work", job)
+    weekdays = days.dice.choice(7, count, replace=False).tolist()
+    for day in range(days.life.days):
+        if day % 7 in weekdays:
+            days.work(day, hour, job, hours, jitter=0.2)
+        elif (day - 1) % 7 not in weekdays:
+            days.leisure(day, 10, 20, 1.2)
+
+
 def mover(days: Days, day: int = 60) -> None:
     """Moves house; the job and the haunts stay."""
     new, job = days.town.spot(5000), days.town.spot(6000)
@@ -366,10 +432,22 @@ KINDS: Final[dict[str, Callable[[Days], None]]] = {
     "part time": part_time,
     "home office": home_office,
     "carer": carer,
+    "friend": weekly_friend,
+    "office, friend": office_and_friend,
+    "one day": one_day,
+    "two days": two_days,
     "mover": mover,
     "job changer": job_changer,
     "traveller": traveller,
 }
+
+
+_DAYS: Final = {"mover": 90, "job changer": 90, "traveller": 56, "shifts": 42}
+
+
+def days_of(kind: str) -> int:
+    """Return enough days for a life of this kind to show."""
+    return _DAYS.get(kind, 35)
 
 
 def make_life(

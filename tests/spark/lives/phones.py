@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spark.fixes.fixes import Fixes
-from tests.spark.lives.itinerary import DAY_MS, HOUR_MS, MINUTE_MS, Life
+from spark.places.stay_points import haversine_m
+from tests.spark.lives.itinerary import DAY_MS, HOUR_MS, MINUTE_MS, Life, Spot
+from waylog.great_circle import distances_m
 from waylog.history.row_layout import to_units
 
 _METRES: Final = 111_195.0
@@ -62,6 +64,43 @@ def significant_change(life: Life, dice: Dice) -> Times:
     return np.unique(np.array([*times, *arrivals]).astype(np.int64))
 
 
+def before_the_door(life: Life, dice: Dice, inside: float = 0.0) -> Times:
+    """On significant change too, but the last fix comes 100 to 300 m before the door, and the next
+    one when the phone is 300 to 500 m away again; between, 500 m and five minutes apart at least.
+    At a share of the visits there is a fix inside, up to half an hour late.
+    """
+    times = [life.start + dice.uniform(1, 3) * MINUTE_MS]
+    for before, after in zip(life.visits, life.visits[1:], strict=False):
+        grid = np.arange(before.end, after.start, 5_000)
+        lat, lon, _ = life.at(grid)
+        at = list(zip(lat.tolist(), lon.tolist(), strict=True))
+        left = np.flatnonzero(_away(lat, lon, life.spots[before.spot]) >= dice.uniform(300, 500))
+        coming = np.flatnonzero(_away(lat, lon, life.spots[after.spot]) >= dice.uniform(100, 300))
+        if len(left) and len(coming):
+            told = list(left[:1])
+            for index in range(left[0], coming[-1]):
+                late = grid[index] - grid[told[-1]] >= 5 * MINUTE_MS
+                if late and _apart(at[told[-1]], at[index]) >= 500:
+                    told.append(index)
+            times += grid[[*told, *coming[-1:]]].tolist()
+        if after.end - after.start > 40 * MINUTE_MS and dice.random() < inside:
+            times.append(after.start + dice.uniform(0.5, 30) * MINUTE_MS)
+    return np.unique(np.array(times).astype(np.int64))
+
+
+def _away(lat: NDArray[np.float64], lon: NDArray[np.float64], spot: Spot) -> NDArray[np.float64]:
+    return distances_m(lat, lon, np.array([spot.lat]), np.array([spot.lon]))
+
+
+def _apart(one: tuple[float, float], other: tuple[float, float]) -> float:
+    return haversine_m(*one, *other)
+
+
+def half_before_the_door(life: Life, dice: Dice) -> Times:
+    """The same, with a fix inside at every second visit."""
+    return before_the_door(life, dice, inside=0.5)
+
+
 def on_motion(life: Life, dice: Dice) -> Times:
     """A fix every twenty seconds on the way, from a minute after the start until three minutes
     after the arrival; silence while still, but for a sign of life every six hours.
@@ -78,6 +117,11 @@ def on_motion(life: Life, dice: Dice) -> Times:
 def half_hourly(life: Life, dice: Dice) -> Times:
     """A fix every half hour."""
     return periodic(life, dice, every_min=30.0)
+
+
+def hourly(life: Life, dice: Dice) -> Times:
+    """A fix every hour."""
+    return periodic(life, dice, every_min=60.0)
 
 
 def logger(life: Life, dice: Dice) -> Times:
@@ -106,7 +150,10 @@ MANNERS: Final[dict[str, Callable[[Life, Dice], Times]]] = {
     "on motion": on_motion,
     "changing": changing,
     "half-hourly": half_hourly,
+    "hourly": hourly,
     "logger": logger,
+    "before the door": before_the_door,
+    "half before the door": half_before_the_door,
 }
 
 

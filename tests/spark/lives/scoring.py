@@ -12,7 +12,8 @@ from spark.places.finding import DevicePlaces, Place
 from spark.places.stay_points import haversine_m
 from tests.spark.lives.itinerary import MINUTE_MS, Life, Spot
 
-_NEAR_M: Final = 100.0
+# A place this near to a spot is that spot, seen from the way to it.
+_AROUND_M: Final = 400.0
 _VISIT_MIN_MS: Final = 10 * MINUTE_MS
 
 
@@ -27,9 +28,10 @@ def labelled(found: DevicePlaces, label: str) -> list[Place]:
 
 
 class Tally:
-    """Counts over several lives: hits of tries by name."""
+    """Counts over several lives: hits of tries by name; a place is right within some metres."""
 
-    def __init__(self) -> None:
+    def __init__(self, near_m: float = 100.0) -> None:
+        self._near_m = near_m
         self.hits: Counter[str] = Counter()
         self.tries: Counter[str] = Counter()
 
@@ -58,7 +60,7 @@ class Tally:
             true = False
             for number in np.flatnonzero(overlap > 0).tolist():
                 spot = life.spots[life.visits[number].spot]
-                if haversine_m(visit.lat, visit.lon, spot.lat, spot.lon) <= _NEAR_M:
+                if haversine_m(visit.lat, visit.lon, spot.lat, spot.lon) <= self._near_m:
                     covered[number] += overlap[number]
                     mostly = overlap[number] >= 0.5 * (visit.end - visit.start)
                     true |= bool(mostly)
@@ -78,15 +80,22 @@ class Tally:
                 if last > first:
                     seen[visit.spot] += 1
         for spot, visits in seen.items():
-            near = any(away_m(place, life.spots[spot]) <= _NEAR_M for place in found.places)
+            near = any(away_m(place, life.spots[spot]) <= self._near_m for place in found.places)
             self.count("favourites", near)
             if visits >= 2:
                 self.count("favourites, two visits", near)
         for place in found.places:
             self.count(
                 "true places",
-                any(away_m(place, life.spots[spot]) <= _NEAR_M for spot in seen),
+                any(away_m(place, life.spots[spot]) <= self._near_m for spot in seen),
             )
+        nearest = Counter(
+            min((away_m(place, spot), number) for number, spot in enumerate(life.spots))
+            for place in found.places
+        )
+        around = Counter(number for away, number in nearest if away <= _AROUND_M)
+        for places in around.values():
+            self.count("one place", places == 1)
 
     def _add_labels(self, life: Life, found: DevicePlaces) -> None:
         """Count what is labelled on the last day."""
@@ -98,9 +107,9 @@ class Tally:
                 if role.label == label and role.end >= life.days
             ]
             for spot in known:
-                self.count(label, any(away_m(place, spot) <= _NEAR_M for place in own))
+                self.count(label, any(away_m(place, spot) <= self._near_m for place in own))
             for place in own:
-                right = any(away_m(place, spot) <= _NEAR_M for spot in known)
+                right = any(away_m(place, spot) <= self._near_m for spot in known)
                 self.count(f"true {label}", right)
                 if place.confidence is not None and place.confidence >= 0.85:
                     self.count("sure", right)

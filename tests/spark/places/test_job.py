@@ -195,7 +195,9 @@ def test_fixes_that_come_late_are_put_where_they_belong(tmp_path: Path) -> None:
     assert before <= {row["place_id"] for row in tables_of(out)["places"]}
 
 
-@pytest.mark.parametrize("manner", ["significant change", "on motion", "periodic"])
+@pytest.mark.parametrize(
+    "manner", ["significant change", "on motion", "periodic", "half before the door"]
+)
 def test_in_pieces_and_late_a_phone_that_reports_seldom_has_the_same_places(
     tmp_path: Path, manner: str
 ) -> None:
