@@ -145,6 +145,7 @@ def test_sealing_that_begins_later_ends_a_resolver(
     process.wait_for("resolver ready")
     log.send(1, 2, sealed=False)
     await_condition(lambda: list(read_topic(log.servers, ADDRESS)), 60, "an address")
+    await_condition(lambda: log.committed("resolver") == 2, 60, "both are done")
     log.send(3)
     assert process.wait() == 2, process.output
     assert MISSING in process.output
@@ -242,6 +243,7 @@ def test_a_sink_fails_that_reads_values_and_one_that_passes_bytes_on_does_not(
         }  # fmt: skip
         worker.create("out", {**sink, "file": str(out)})
         await_condition(lambda: len(lines_of(out)) == 2, 60, "plain values")
+        await_condition(lambda: log.committed("connect-out") == 2, 60, "their offsets")
         log.send(3)
         worker.await_states("out", "RUNNING", "FAILED")
         assert "the log's values are sealed, and connectors do not open them" in worker.trace("out")

@@ -66,9 +66,9 @@ def make_topic(admin: AdminClient) -> Callable[..., str]:
         name = f"test-{uuid.uuid4().hex[:12]}"
         settings = {key.replace("_", "."): value for key, value in config.items()}
         new = NewTopic(name, partitions, 1, config=settings)
-        admin.create_topics([new])[name].result(10)
+        admin.create_topics([new])[name].result(60)
         # The controller knows the topic now; a broker learns of it a moment later.
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not _is_led(admin, name):
             assert time.monotonic() < deadline, f"{name} has no leaders"
             time.sleep(0.02)
@@ -117,7 +117,8 @@ def consumer(bootstrap_servers: str) -> Iterator[Callable[..., Consumer]]:
             "group.id": f"group-{uuid.uuid4().hex[:12]}",
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "session.timeout.ms": 6000,
+            # Longer than a process may stand still: a member that is thrown out reads again.
+            "session.timeout.ms": 30_000,
             "heartbeat.interval.ms": 500,
         } | settings
         each = _Subscriber(

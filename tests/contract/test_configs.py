@@ -28,7 +28,7 @@ Make = Callable[..., Any]
 
 def describe(admin: AdminClient, kind: Any, name: str) -> dict[str, Any]:
     resource = ConfigResource(kind, name)
-    return dict(admin.describe_configs([resource])[resource].result(10))
+    return dict(admin.describe_configs([resource])[resource].result(60))
 
 
 def alter(
@@ -47,7 +47,7 @@ def alter(
             for key, value in changes.items()
         ],
     )
-    admin.incremental_alter_configs([resource])[resource].result(10)
+    admin.incremental_alter_configs([resource])[resource].result(60)
 
 
 def source(entry: Any) -> ConfigSource:
@@ -76,7 +76,7 @@ def alter_all(bootstrap_servers: str, operation: Any, **changes: str | None) -> 
 
 def await_value(admin: AdminClient, kind: Any, name: str, setting: str, value: str) -> Any:
     """Wait for a value and return its entry: Apache Kafka's brokers learn of changes later."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while True:
         entry = describe(admin, kind, name).get(setting)
         if entry is not None and entry.value == value:

@@ -97,21 +97,21 @@ def test_groups_are_listed_described_and_deleted(
     each.subscribe([topic])
     poll_until([each], lambda: len(each.assignment()) == 3)
     each.commit(offsets=[TopicPartition(topic, 0, 5)], asynchronous=False)
-    listed = admin.list_consumer_groups().result(10).valid
+    listed = admin.list_consumer_groups().result(60).valid
     (found,) = [one for one in listed if one.group_id == group_id]
     assert found.type == ConsumerGroupType.CONSUMER
-    described = admin.describe_consumer_groups([group_id])[group_id].result(10)
+    described = admin.describe_consumer_groups([group_id])[group_id].result(60)
     assert described.state == ConsumerGroupState.STABLE
     assert described.partition_assignor == "uniform"
     assert [one.client_id for one in described.members] == ["the-client"]
     assert len(described.members[0].assignment.topic_partitions) == 3
     with pytest.raises(KafkaException, match="NON_EMPTY_GROUP"):
-        admin.delete_consumer_groups([group_id])[group_id].result(10)
+        admin.delete_consumer_groups([group_id])[group_id].result(60)
     each.close()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while True:
         try:
-            admin.delete_consumer_groups([group_id])[group_id].result(10)
+            admin.delete_consumer_groups([group_id])[group_id].result(60)
             break
         except KafkaException:
             assert time.monotonic() < deadline

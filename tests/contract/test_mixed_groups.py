@@ -39,7 +39,7 @@ def classic(consumer: Make) -> Make:
 
 def type_of(admin: AdminClient, group_id: str) -> ConsumerGroupType | None:
     """Return the type under which a group is listed."""
-    listed = admin.list_consumer_groups().result(10).valid
+    listed = admin.list_consumer_groups().result(60).valid
     return next((each.type for each in listed if each.group_id == group_id), None)
 
 
@@ -75,12 +75,12 @@ def test_a_group_goes_over_to_the_new_protocol_and_back(
     members = [old, new]
     messages += poll_until(members, lambda: counts(members) == [2, 2] and are_apart(members))
     assert type_of(admin, group_id) is ConsumerGroupType.CONSUMER
-    described = admin.describe_consumer_groups([group_id])[group_id].result(10)
+    described = admin.describe_consumer_groups([group_id])[group_id].result(60)
     assert len(described.members) == 2
     new.close()
     messages += poll_until([old], lambda: counts([old]) == [4])
     assert type_of(admin, group_id) is ConsumerGroupType.CLASSIC
-    described = admin.describe_consumer_groups([group_id])[group_id].result(10)
+    described = admin.describe_consumer_groups([group_id])[group_id].result(60)
     assert described.state == ConsumerGroupState.STABLE
     assert described.partition_assignor == strategy
     fill(producer, topic, 300, start=300)
@@ -133,10 +133,10 @@ def test_offsets_of_both_are_the_same(
     commit(new, of_new, 4)
     for each in (old, new):
         asked = [TopicPartition(topic, of_old.partition), TopicPartition(topic, of_new.partition)]
-        assert [place.offset for place in each.committed(asked, 10)] == [3, 4]
+        assert [place.offset for place in each.committed(asked, 60)] == [3, 4]
     new.close()
     poll_until([old], lambda: counts([old]) == [2])
-    assert {place.offset for place in old.committed(old.assignment(), 10)} == {3, 4}
+    assert {place.offset for place in old.committed(old.assignment(), 60)} == {3, 4}
 
 
 def test_an_instance_is_back_with_the_other_protocol(
@@ -176,11 +176,11 @@ async def test_a_classic_member_of_aiokafka_shares_with_a_new_one(
         bootstrap_servers=bootstrap_servers,
         group_id=group_id,
         heartbeat_interval_ms=300,
-        session_timeout_ms=6000,
+        session_timeout_ms=30_000,
     )
     await old.start()
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while len(old.assignment()) != 2 or counts([new]) != [2]:
             new.poll(0.02)
             await asyncio.sleep(0.02)
@@ -201,7 +201,7 @@ class RawMembers:
 
     async def wait_for_topic(self) -> None:
         """Wait for the topic: Apache Kafka's coordinator learns of one a moment after clients."""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not (await self.member("probe", 0)).get("assignment", {}).get("topic_partitions"):
             assert time.monotonic() < deadline
             await asyncio.sleep(0.02)
@@ -211,8 +211,8 @@ class RawMembers:
         """Send JoinGroup version 7 and return the response."""
         body = {
             "group_id": self.group_id,
-            "session_timeout_ms": 10_000,
-            "rebalance_timeout_ms": 10_000,
+            "session_timeout_ms": 60_000,
+            "rebalance_timeout_ms": 60_000,
             "member_id": member_id,
             "group_instance_id": None,
             "protocol_type": "consumer",
@@ -273,7 +273,7 @@ class RawMembers:
             "member_epoch": epoch,
             "instance_id": None,
             "rack_id": None,
-            "rebalance_timeout_ms": 10_000,
+            "rebalance_timeout_ms": 60_000,
             "subscribed_topic_names": [self.topic],
             "subscribed_topic_regex": None,
             "server_assignor": None,

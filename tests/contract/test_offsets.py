@@ -23,7 +23,7 @@ def timed_topic(producer: Make, make_topic: Make) -> str:
     producing: Producer = producer(batch_num_messages=7)
     for i in range(100):
         producing.produce(topic, b"%d" % i, timestamp=START_MS + i * 10_000)
-    assert producing.flush(20) == 0
+    assert producing.flush(60) == 0
     return topic
 
 
@@ -41,23 +41,23 @@ def timed_topic(producer: Make, make_topic: Make) -> str:
 def test_a_time_leads_to_the_first_record_at_it_or_after(
     consumer: Make, timed_topic: str, timestamp: int, offset: int
 ) -> None:
-    (found,) = consumer().offsets_for_times([TopicPartition(timed_topic, 0, timestamp)], 10)
+    (found,) = consumer().offsets_for_times([TopicPartition(timed_topic, 0, timestamp)], 60)
     assert found.offset == offset
 
 
 def test_a_time_after_all_records_leads_to_the_end(consumer: Make, timed_topic: str) -> None:
-    (found,) = consumer().offsets_for_times([TopicPartition(timed_topic, 0, 2**42)], 10)
+    (found,) = consumer().offsets_for_times([TopicPartition(timed_topic, 0, 2**42)], 60)
     assert found.offset == -1
 
 
 def test_the_ends_of_a_log_are_told(consumer: Make, timed_topic: str) -> None:
-    assert consumer().get_watermark_offsets(TopicPartition(timed_topic, 0), 10) == (0, 100)
+    assert consumer().get_watermark_offsets(TopicPartition(timed_topic, 0), 60) == (0, 100)
 
 
 def test_the_newest_timestamp_is_found(admin: AdminClient, timed_topic: str) -> None:
     place = TopicPartition(timed_topic, 0)
     newest = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
-    result = admin.list_offsets({place: newest})[place].result(10)
+    result = admin.list_offsets({place: newest})[place].result(60)
     assert (result.offset, result.timestamp) == (99, START_MS + 990_000)
 
 
@@ -75,10 +75,10 @@ def test_deleted_records_are_gone_and_the_rest_stays(
     admin: AdminClient, consumer: Make, timed_topic: str
 ) -> None:
     place = TopicPartition(timed_topic, 0, 40)
-    assert admin.delete_records([place])[place].result(10).low_watermark == 40
+    assert admin.delete_records([place])[place].result(60).low_watermark == 40
     consuming = consumer()
-    assert consuming.get_watermark_offsets(TopicPartition(timed_topic, 0), 10) == (40, 100)
+    assert consuming.get_watermark_offsets(TopicPartition(timed_topic, 0), 60) == (40, 100)
     consuming.assign([TopicPartition(timed_topic, 0, 0)])
-    message = consuming.poll(10)
+    message = consuming.poll(60)
     assert message is not None
     assert message.offset() == 40

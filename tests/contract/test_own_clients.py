@@ -26,7 +26,7 @@ async def _read(bootstrap_servers: str, topic: str, tail: int | None = None) -> 
         tail=tail,
     )
     reader.start()
-    await asyncio.wait_for(caught_up.wait(), 30)
+    await asyncio.wait_for(caught_up.wait(), 60)
     await reader.close()
     return records
 
@@ -112,7 +112,7 @@ async def test_no_more_replicas_are_missed_than_a_topic_has(
 ) -> None:
     name = f"of-{wanted}-replicas"
     new = NewTopic(name, 2, 1, config={"min.insync.replicas": wanted})
-    await asyncio.to_thread(admin.create_topics([new])[name].result, 30)
+    await asyncio.to_thread(admin.create_topics([new])[name].result, 60)
     loop = asyncio.get_running_loop()
     watch = AppendWatch(bootstrap_servers, "watch", loop, [name], lambda: -math.inf)
     producer = BatchProducer(bootstrap_servers, "watch", loop)
@@ -125,4 +125,4 @@ async def test_no_more_replicas_are_missed_than_a_topic_has(
     finally:
         await producer.close()
         await watch.close()
-        await asyncio.to_thread(admin.delete_topics([name])[name].result, 30)
+        await asyncio.to_thread(admin.delete_topics([name])[name].result, 60)

@@ -100,13 +100,13 @@ def root(secured: Secured) -> AdminClient:
 @pytest.fixture
 def topic(root: AdminClient) -> str:
     name = f"test-{uuid.uuid4().hex[:12]}"
-    root.create_topics([NewTopic(name, 1, 1)])[name].result(10)
+    root.create_topics([NewTopic(name, 1, 1)])[name].result(60)
     return name
 
 
 def eventually(check: Callable[[], Any]) -> Any:
     """Return a check's result once it stops failing: Apache Kafka applies changes a bit later."""
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 60
     while True:
         try:
             return check()
@@ -127,7 +127,7 @@ def client(secured: Secured, user: str = "plain", password: str = "plain-pw") ->
 
 
 async def produce(options: dict[str, Any], topic: str) -> None:
-    producer = AIOKafkaProducer(request_timeout_ms=5000, **options)
+    producer = AIOKafkaProducer(**options)
     try:
         await producer.start()
         await producer.send_and_wait(topic, b"hello")
@@ -139,7 +139,7 @@ async def consume(options: dict[str, Any], topic: str, group: str) -> bytes:
     consumer = AIOKafkaConsumer(topic, group_id=group, auto_offset_reset="earliest", **options)
     try:
         await consumer.start()
-        value: bytes = (await asyncio.wait_for(consumer.getone(), 20)).value
+        value: bytes = (await asyncio.wait_for(consumer.getone(), 60)).value
         return value
     finally:
         await consumer.stop()
@@ -155,7 +155,7 @@ def allow(
     pattern: Any = ResourcePatternType.LITERAL,
 ) -> Any:
     rule = AclBinding(kind, name, pattern, user, "*", operation, permission)
-    root.create_acls([rule])[rule].result(10)
+    root.create_acls([rule])[rule].result(60)
     return rule
 
 
@@ -169,7 +169,7 @@ def matching(name: str | None, user: str | None = None) -> Any:
 
 
 def find(root: AdminClient, name: str) -> list[Any]:
-    return list(root.describe_acls(matching(name)).result(10))
+    return list(root.describe_acls(matching(name)).result(60))
 
 
 def test_who_has_no_right_writes_and_reads_nothing(secured: Secured, topic: str) -> None:
@@ -216,7 +216,7 @@ def test_acls_are_listed_and_deleted(root: AdminClient) -> None:
     )
     eventually(lambda: _expect({*find(root, name)} == {literal, prefixed, denied}))
     bert = matching(None, "User:bert")
-    assert list(root.delete_acls([bert])[bert].result(10)) == [denied]
+    assert list(root.delete_acls([bert])[bert].result(60)) == [denied]
     eventually(lambda: _expect({*find(root, name)} == {literal, prefixed}))
 
 
@@ -245,12 +245,12 @@ def test_a_user_is_made_logs_in_and_is_removed(
     user = f"user-{uuid.uuid4().hex[:8]}"
     scram = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 8192)
     made = UserScramCredentialUpsertion(user, scram, b"secret", b"salt of the test")
-    root.alter_user_scram_credentials([made])[user].result(10)
+    root.alter_user_scram_credentials([made])[user].result(60)
     allow(root, AclOperation.WRITE, topic, user=f"User:{user}")
 
     def described() -> Any:
         answers: Any = root.describe_user_scram_credentials([user])
-        return answers[user].result(10)
+        return answers[user].result(60)
 
     info = eventually(described).scram_credential_infos
     assert [(each.mechanism, each.iterations) for each in info] == [
@@ -265,7 +265,7 @@ def test_a_user_is_made_logs_in_and_is_removed(
 
     eventually(log_in)
     removed = UserScramCredentialDeletion(user, ScramMechanism.SCRAM_SHA_512)
-    root.alter_user_scram_credentials([removed])[user].result(10)
+    root.alter_user_scram_credentials([removed])[user].result(60)
 
     def gone() -> None:
         # pytest.raises would end the test where the user is still there.
@@ -278,7 +278,7 @@ def test_a_user_is_made_logs_in_and_is_removed(
 
     eventually(gone)
     with pytest.raises(KafkaException) as raised:
-        root.alter_user_scram_credentials([removed])[user].result(10)
+        root.alter_user_scram_credentials([removed])[user].result(60)
     assert raised.value.args[0].code() == KafkaError.RESOURCE_NOT_FOUND
 
 
@@ -291,7 +291,7 @@ def test_the_platforms_own_producer_and_reader_log_in(
         user, password = f"user-{uuid.uuid4().hex[:8]}", "secret"
         scram = ScramCredentialInfo(ScramMechanism[mechanism.replace("-", "_")], 8192)
         made = UserScramCredentialUpsertion(user, scram, password.encode(), b"salt of the test")
-        root.alter_user_scram_credentials([made])[user].result(10)
+        root.alter_user_scram_credentials([made])[user].result(60)
     for operation in (AclOperation.WRITE, AclOperation.READ):
         allow(root, operation, topic, user=f"User:{user}")
     security = connection_security(
@@ -326,7 +326,7 @@ def test_the_platforms_own_producer_and_reader_log_in(
             security=security,
         )
         reader.start()
-        await asyncio.wait_for(caught_up.wait(), 20)
+        await asyncio.wait_for(caught_up.wait(), 60)
         await reader.close()
         return values
 
@@ -338,7 +338,7 @@ def test_too_few_iterations_are_refused(root: AdminClient) -> None:
     scram = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 1)
     made = UserScramCredentialUpsertion("weak", scram, b"secret", b"salt")
     with pytest.raises(KafkaException) as raised:
-        root.alter_user_scram_credentials([made])["weak"].result(10)
+        root.alter_user_scram_credentials([made])["weak"].result(60)
     assert raised.value.args[0].code() == KafkaError.UNACCEPTABLE_CREDENTIAL
 
 

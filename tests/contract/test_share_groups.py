@@ -34,7 +34,7 @@ def group(admin: AdminClient) -> str:
         "share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET
     )
     resource = ConfigResource(ResourceType.GROUP, name, incremental_configs=[entry])
-    admin.incremental_alter_configs([resource])[resource].result(10)
+    admin.incremental_alter_configs([resource])[resource].result(60)
     return name
 
 
@@ -70,7 +70,7 @@ def read(consumer: Any, count: int, answer: Any = AcknowledgeType.ACCEPT) -> lis
             assert message.error() is None
             found.append(message.value())
             consumer.acknowledge(message, answer)
-    consumer.commit_sync(10.0)
+    consumer.commit_sync(_TIMEOUT_S)
     return found
 
 
@@ -78,7 +78,7 @@ def fill(producer: Producer, topic: str, count: int, partitions: int = 3) -> lis
     values = [b"%d" % number for number in range(count)]
     for number, value in enumerate(values):
         producer.produce(topic, value, partition=number % partitions)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     return values
 
 
@@ -156,14 +156,14 @@ def test_records_of_an_aborted_transaction_are_not_delivered(
         "share.isolation.level", "read_committed", incremental_operation=AlterConfigOpType.SET
     )
     resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=[entry])
-    admin.incremental_alter_configs([resource])[resource].result(10)
+    admin.incremental_alter_configs([resource])[resource].result(60)
     writer = producer(transactional_id=f"tx-{uuid.uuid4().hex}")
     writer.init_transactions(30)
     for ending, value in (("abort", b"gone"), ("commit", b"kept")):
         writer.begin_transaction()
         for partition in range(3):
             writer.produce(topic, value, partition=partition)
-        writer.flush(10)
+        writer.flush(60)
         getattr(writer, f"{ending}_transaction")(30)
     consumer = member(topic)
     assert read(consumer, 3) == [b"kept"] * 3

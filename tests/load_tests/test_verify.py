@@ -64,7 +64,7 @@ class Scene:
 
     def verdict(self, **sent_and_acknowledged: tuple[int, set[int]]) -> Verdict:
         """Compare; the arguments are, by device, the number sent and the acknowledged fixes."""
-        assert self._producer.flush(10) == 0
+        assert self._producer.flush(60) == 0
         devices = []
         for name, (sent, acknowledged) in sent_and_acknowledged.items():
             phone = PhoneAccount(int(name.removeprefix("d")))

@@ -96,7 +96,7 @@ class Hdfs:
         """End all processes."""
         for process in self._processes:
             process.kill()
-            process.wait(30)
+            process.wait(200)
 
 
 def _write(path: Path, settings: dict[str, str]) -> None:

@@ -72,7 +72,7 @@ class Running:
         with self._more:
             if self.process.poll() is not None:
                 # The last lines may not have been read yet.
-                self._more.wait_for(lambda: self._ended, 10)
+                self._more.wait_for(lambda: self._ended, 60)
             return "".join(self._lines)
 
     def await_line(self, pattern: str, times: int = 1, timeout_s: float = 120) -> str:
@@ -91,7 +91,7 @@ class Running:
         self.process.send_signal(signal.SIGKILL)
         # Kill its JVM and other helpers too, so that nothing can clean up.
         kill_group(self.process.pid)
-        self.process.wait(30)
+        self.process.wait(200)
 
     def terminate(self, timeout_s: float = 60) -> int:
         self.process.send_signal(signal.SIGTERM)
@@ -121,7 +121,7 @@ def start_broker(folder: Path, port: int | None = None) -> tuple[Running, str]:
         "log.cleaner.backoff.ms=1000\n"
     )
     broker = Running("broker", "--config", str(config))
-    address = re.search(r"127\.0\.0\.1:\d+", broker.await_line("serves", timeout_s=30))
+    address = re.search(r"127\.0\.0\.1:\d+", broker.await_line("serves", timeout_s=120))
     assert address is not None
     return broker, address[0]
 

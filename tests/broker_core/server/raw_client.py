@@ -104,7 +104,7 @@ def produce_body(
     part = {"index": partition, "records": records}
     return {
         "acks": acks,
-        "timeout_ms": 5000,
+        "timeout_ms": 60_000,
         "topic_data": [{"name": topic, "partition_data": [part]}],
     }
 

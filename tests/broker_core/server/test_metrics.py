@@ -40,7 +40,7 @@ async def get(broker: Broker, request: bytes | None = None) -> str:
         broker.metrics_endpoint.host, broker.metrics_endpoint.port
     )
     writer.write(asked(broker) if request is None else request)
-    answer = await asyncio.wait_for(reader.read(), 10)
+    answer = await asyncio.wait_for(reader.read(), 60)
     writer.close()
     return answer.decode()
 

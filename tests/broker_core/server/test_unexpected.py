@@ -328,7 +328,7 @@ async def test_a_flush_that_never_returns_is_told_and_ends_the_broker_at_last(
             await asyncio.wait((broker.failed,))
     finally:
         disk.may_return.set()
-    assert re.search("a flush has not returned for 15[0-9] s; the broker stops", caplog.text)
+    assert re.search("a flush has not returned for 1[5-9][0-9] s; the broker stops", caplog.text)
     await asyncio.gather(asking, return_exceptions=True)
 
 
@@ -360,7 +360,7 @@ async def health(broker: Broker) -> tuple[int, str]:
     assert endpoint is not None
     reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
     writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
-    head, _, body = (await asyncio.wait_for(reader.read(), 10)).decode().partition("\r\n\r\n")
+    head, _, body = (await asyncio.wait_for(reader.read(), 60)).decode().partition("\r\n\r\n")
     writer.close()
     return int(head.split()[1]), body
 

@@ -42,8 +42,9 @@ class ConnectProcess:
             **self.storage(folder),
             "offset.flush.interval.ms": "200",
             "task.shutdown.graceful.timeout.ms": "20000",
-            # A worker that was killed leaves its group by this.
-            "consumer.session.timeout.ms": "6000",
+            # A member that stands still for longer reads again. One that was killed leaves its
+            # group by this: a test in which others wait for that shortens it.
+            "consumer.session.timeout.ms": "20000",
         } | {name.replace("_", "."): value for name, value in properties.items()}
         self.lines: list[str] = []
         self._new: queue.SimpleQueue[str | None] = queue.SimpleQueue()

@@ -25,6 +25,7 @@ from tests.consumers.connect.connect_process import (
     wait_until,
 )
 from tests.contract.broker_process import BrokerProcess
+from waylog.kafka.ranges.topic_reader import read_topic
 
 pytestmark = pytest.mark.early
 
@@ -129,7 +130,8 @@ def test_a_worker_alone_runs_connectors(
         "the offset",
         worker,
     )
-    assert worker.ask("GET", "/connectors/in/topics")[1] == {"in": {"topics": [topic]}}
+    used = {"in": {"topics": [topic]}}
+    wait_until(lambda: worker.ask("GET", "/connectors/in/topics")[1] == used, "its topic", worker)
     assert worker.stop() == 0
     assert "Traceback" not in worker.output
     # All of it is in the topics: a new process goes on.
@@ -147,8 +149,12 @@ def test_three_workers_share_tasks(trio: list[DistributedProcess], tmp_path: Pat
     for number, name in enumerate(names):
         create(workers[number % 3], name, source(tmp_path / f"{name}.txt", unique("t")))
     wait_until(lambda: spread(workers[0], names, workers), "tasks on all", workers[0])
-    counts = [list(running(workers[0], names).values()).count(each.worker_id) for each in workers]
-    assert counts == [4, 4, 4]
+
+    def counts() -> list[int]:
+        places = list(running(workers[0], names).values())
+        return [places.count(each.worker_id) for each in workers]
+
+    wait_until(lambda: counts() == [4, 4, 4], "as many on each", workers[0])
     for each in workers:
         assert sorted(each.ask("GET", "/connectors")[1]) == names
 
@@ -195,6 +201,8 @@ def test_a_worker_that_joins_or_leaves_does_not_stop_what_stays(
     assert len(starts) == 4
     two.stop()
     wait_until(lambda: spread(one, names, [one]), "all on the first again", one)
+    # States are told before their lines are read.
+    assert one.stop() == 0
     starts = [line for line in one.lines if "source task" in line and "has started" in line]
     assert len(starts) == 6
 
@@ -325,7 +333,11 @@ def test_any_worker_answers_and_what_it_may_not_do_is_passed_on(
         await_states(worker, name, "RUNNING", "RUNNING")
     last = workers[2]
     expect(last, "PATCH", "/connectors/c0/config", 200, {"errors.tolerance": "all"})
-    assert workers[0].ask("GET", "/connectors/c0/config")[1]["errors.tolerance"] == "all"
+    wait_until(
+        lambda: workers[0].ask("GET", "/connectors/c0/config")[1].get("errors.tolerance") == "all",
+        "the first worker has read it",
+        workers[0],
+    )
     await_states(last, "c0", "RUNNING", "RUNNING")
     expect(workers[0], "PUT", "/connectors/c0/stop", 204)
     await_states(workers[0], "c0", "STOPPED")
@@ -449,17 +461,10 @@ def test_what_workers_share_is_in_kafkas_form(
 
 def newest(servers: str, topic: str) -> dict[str, Any]:
     """Return the newest value of each key of a topic."""
-    reader = Topic(servers, topic)
     found: dict[str, Any] = {}
-    seen = -1
-    while seen != len(reader.records):
-        seen = len(reader.records)
-        for _ in range(10):
-            reader.read()
-    for record in reader.records:
+    for record in read_topic(servers, topic):
         value = record.value()
         found[(record.key() or b"").decode()] = None if value is None else json.loads(value)
-    reader.close()
     return found
 
 

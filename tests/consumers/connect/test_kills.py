@@ -78,7 +78,8 @@ def server(tmp_path: Path) -> Iterator[RecordingServer]:
 
 @pytest.fixture
 def workers(make_group: MakeGroup) -> list[DistributedProcess]:
-    workers = make_group(3, f"killed-{uuid.uuid4().hex[:8]}")
+    name = f"killed-{uuid.uuid4().hex[:8]}"
+    workers = make_group(3, name, **{"consumer.session.timeout.ms": "6000"})
     for each in workers:
         each.start()
     return workers

@@ -103,7 +103,7 @@ def test_a_sink_that_raises_fails_and_can_be_restarted(
     trace = bad.worker.trace("bad")
     assert kind in trace
     assert "misbehaving_plugin.py" in trace
-    assert "task bad-0 has failed" in bad.worker.output
+    bad.worker.wait_for("task bad-0 has failed")
     bad.broken.unlink()
     assert bad.worker.ask("POST", "/connectors/bad/restart?includeTasks=true&onlyFailed=true")[
         0

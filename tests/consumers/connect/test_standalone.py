@@ -117,7 +117,14 @@ def test_the_quick_start_of_kafka(servers: str, make_worker: MakeWorker, tmp_pat
     records.close()
     for name in ("local-file-source", "local-file-sink"):
         assert worker.states(name) == ["RUNNING", "RUNNING"]
-        assert worker.ask("GET", f"/connectors/{name}/topics")[1] == {name: {"topics": [topic]}}
+        used = {name: {"topics": [topic]}}
+        wait_until(
+            lambda name=name, used=used: (  # type: ignore[misc]
+                worker.ask("GET", f"/connectors/{name}/topics")[1] == used
+            ),
+            "its topic",
+            worker,
+        )
     assert worker.stop() == 0
     assert "Traceback" not in worker.output
 
@@ -224,6 +231,8 @@ def test_a_worker_that_stops_in_order_repeats_nothing(
     worker.create("in", source)
     worker.create(name, sink)
     wait_until(lambda: len(lines_of(out)) >= len(lines), "all lines", worker)
+    # Until then half of a line may be in the file.
+    assert worker.stop() == 0
     assert sorted(lines_of(out), key=int) == lines
 
 
@@ -266,7 +275,7 @@ def test_a_poison_record_goes_to_the_dead_letters(
     assert headers[prefix + "exception.class.name"].endswith("DataException")
     assert "Traceback" in headers[prefix + "exception.stacktrace"]
     assert worker.states("out") == ["RUNNING", "RUNNING"]
-    assert "Error encountered in task out-0" in worker.output
+    wait_until(lambda: "Error encountered in task out-0" in worker.output, "the line", worker)
 
 
 def test_a_poison_record_ends_a_task_that_tolerates_none(
@@ -564,11 +573,13 @@ def test_a_worker_without_files_for_more_tasks_goes_on_answering(
     wait_until(
         lambda: all(len(worker.states(name)) == 2 for name in names), "all have tasks", worker
     )
-    states = [worker.states(name)[1] for name in names]
-    assert "FAILED" in states
-    refused = names[states.index("FAILED")]
-    assert "raise the limit of open files" in worker.trace(refused)
-    assert worker.states(names[0]) == ["RUNNING", "RUNNING"]
+
+    def refused() -> list[str]:
+        return [name for name in names if worker.states(name)[1] == "FAILED"]
+
+    wait_until(refused, "some are refused", worker)
+    assert "raise the limit of open files" in worker.trace(refused()[0])
+    worker.await_states(names[0], "RUNNING", "RUNNING")
     for name in names:
         assert worker.ask("DELETE", f"/connectors/{name}")[0] == 204
     assert "Too many open files" not in worker.output

@@ -25,17 +25,17 @@ def test_fixes_of_a_user_go_to_the_server_and_to_no_other(platform: Platform) ->
         sent = platform.fixes("anna/phone", 20) + platform.fixes("anna/watch", 3)
         platform.fixes("bert/phone", 3)
         bike = platform.fixes("bert/bike", 3)
-        await_condition(lambda: set(sent) <= set(lats(anna)), 30, "anna's fixes")
-        await_condition(lambda: set(bike) <= set(lats(bert)), 30, "bert's fixes")
+        await_condition(lambda: set(sent) <= set(lats(anna)), 60, "anna's fixes")
+        await_condition(lambda: set(bike) <= set(lats(bert)), 60, "bert's fixes")
         assert sorted(lats(anna)) == sorted(sent)
         assert not set(before) & set(lats(anna)), "it begins when it was made"
         assert sorted(lats(bert)) == sorted(bike)
         ids = {parse_qs(urlsplit(each.path).query)["id"][0] for each in anna.seen}
         assert ids == {"4711", "anna/watch"}
         await_condition(
-            lambda: platform.shown("anna", 1)["state"] == "live", 30, "the state is told"
+            lambda: platform.shown("anna", 1)["state"] == "live", 60, "the state is told"
         )
-        await_condition(lambda: platform.shown("anna", 1)["forwarded"], 30, "and how far it is")
+        await_condition(lambda: platform.shown("anna", 1)["forwarded"], 60, "and how far it is")
 
 
 def test_a_server_that_is_down_holds_up_nobody_and_gets_all_later(platform: Platform) -> None:
@@ -52,21 +52,29 @@ def test_a_server_that_is_down_holds_up_nobody_and_gets_all_later(platform: Plat
             # More than may wait of one forwarding.
             missing += platform.fixes(f"user{number}/phone", 20 if number else 600)
         sent = platform.fixes("anna/phone", 50)
-        await_condition(lambda: set(sent) <= set(lats(up)), 30, "the others go on")
+        await_condition(lambda: set(sent) <= set(lats(up)), 60, "the others go on")
         await_condition(lambda: platform.shown("user0", 1)["error"] is not None, 60, "it says why")
         assert down.url.partition("//")[2] in platform.shown("user0", 1)["error"]
         worker.stop(signal.SIGKILL)
         platform.start(*options)
         sent = platform.fixes("anna/phone", 5)
-        await_condition(lambda: set(sent) <= set(lats(up)), 30, "the others go on")
+        await_condition(lambda: set(sent) <= set(lats(up)), 60, "the others go on")
         with down.running():
             await_condition(lambda: set(missing) <= set(lats(down)), 120, "it catches up")
             later = platform.fixes("user0/phone", 5)
-            await_condition(lambda: set(later) <= set(lats(down)), 30, "it is live again")
+            await_condition(lambda: set(later) <= set(lats(down)), 60, "it is live again")
             await_condition(
                 lambda: platform.shown("user0", 1)["state"] == "live", 60, "and says so"
             )
         assert all(len(each) == 1 for each in keys_by_lat(down).values())
+
+
+def await_error(platform: Platform, number: int, wanted: str) -> None:
+    """Wait until a forwarding of anna's is shown with this error.
+
+    Between two attempts it may be that too many names are looked up for one user at once.
+    """
+    await_condition(lambda: platform.shown("anna", number)["error"] == wanted, 60, wanted)
 
 
 def test_no_request_reaches_this_machine_unless_its_network_is_allowed(platform: Platform) -> None:
@@ -94,8 +102,8 @@ def test_no_request_reaches_this_machine_unless_its_network_is_allowed(platform:
         for number, name in enumerate(names):
             if name != "127.1":
                 reason = NOT_ALLOWED if is_address(name.strip("[]")) else UNREACHABLE
-                told = platform.shown("anna", number)["error"]
-                assert told == f"http://{name}:{server.port}: cannot connect: {reason}"
+                wanted = f"http://{name}:{server.port}: cannot connect: {reason}"
+                await_error(platform, number, wanted)
         # Operators are told whose it is: what a user may look up at once is bounded by that name.
         worker.wait_for("a forwarding of anna goes nowhere")
         assert server.seen == []
@@ -113,13 +121,8 @@ def test_no_mqtt_connection_reaches_this_machine_unless_its_network_is_allowed(
             platform.put("anna", number, f"mqtt://{name}:{port}/home", "mqtt")
         platform.fixes("anna/phone", 3)
         for number, name in enumerate(names):
-            await_condition(
-                lambda: platform.shown("anna", number)["error"],  # noqa: B023
-                *(60, f"{name} is refused"),
-            )
-            told = platform.shown("anna", number)["error"]
             reason = NOT_ALLOWED if is_address(name.strip("[]")) else UNREACHABLE
-            assert told == f"mqtt://{name}:{port}: {reason}"
+            await_error(platform, number, f"mqtt://{name}:{port}: {reason}")
         with pytest.raises(BlockingIOError):
             server.accept()
 

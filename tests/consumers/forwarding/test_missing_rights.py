@@ -46,7 +46,7 @@ def test_a_worker_that_may_write_no_transactions_says_so_and_goes_on_once_it_may
     # Apache Kafka applies rules a bit later.
     account = AdminClient(LOGIN | {"bootstrap.servers": secured.login})
     await_condition(
-        lambda: account.list_topics(LOCATION, timeout=10).topics[LOCATION].error is None,
+        lambda: account.list_topics(LOCATION, timeout=60).topics[LOCATION].error is None,
         *(60, "the rules count"),
     )
     try:

@@ -41,11 +41,11 @@ async def read_again(servers: str, ledger: Ledger, schedule: Schedule) -> None:
     async def first_offset(_partition: int) -> int:
         return DELETED
 
-    fetcher = PartitionFetcher(servers, "test", answer_timeout_s=10.0)
+    fetcher = PartitionFetcher(servers, "test", answer_timeout_s=60.0)
     reading = ReadingAgain(ledger, schedule, fetcher, Erasures(), list, first_offset, work)
     task = asyncio.create_task(reading.run(0))
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await work.wait()
     finally:
         task.cancel()

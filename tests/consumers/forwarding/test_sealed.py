@@ -59,11 +59,11 @@ async def test_a_server_gets_what_the_log_has_sealed(sealed: Sealed) -> None:
                 await json_of(await client.post("/v1/forwardings", json=body), 201)
             fix = {"device": "phone", "lat": 47.123456, "lon": 9.654321}
             await json_of(await client.post("/v1/positions", json=fix))
-            await_condition(lambda: len(server.seen) == 2, 30, "both are sent the fix")
+            await_condition(lambda: len(server.seen) == 2, 60, "both are sent the fix")
             for each in server.seen:
                 assert json.loads(each.body)["lat"] == 47.123456
                 assert each.headers["Authorization"] == "Bearer t0ken"
-            await_condition(lambda: gateway.records(FORWARDING_DEAD_LETTER), 30, "a dead letter")
+            await_condition(lambda: gateway.records(FORWARDING_DEAD_LETTER), 60, "a dead letter")
         worker.stop()
         for topic in (FORWARDING, FORWARDING_PROGRESS, FORWARDING_DEAD_LETTER, LOCATION):
             values = [value for _, value in gateway.records(topic)]

@@ -68,7 +68,7 @@ async def sending(
 
 
 async def until(is_true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not is_true():
             await asyncio.sleep(0.005)
 

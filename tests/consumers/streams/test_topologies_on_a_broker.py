@@ -163,8 +163,10 @@ def test_several_topologies_run_in_one_process(
     fleet.send(5)
     words = ("speed", "trips", "silence", "--property", "speed.limit_kmh=36")
     topology = start_topology(*words)
-    for name in ("trips", "silence"):
-        topology.wait_for(f"topology {name} ready")
+    # They are ready in any order.
+    for name in ("speed", "trips", "silence"):
+        line = f"topology {name} ready"
+        await_condition(lambda: line in topology.output, 60, line)  # noqa: B023
     found, states = reader(EVENT), reader("streams-trips-changelog")
     truth = fleet.truth()
     await_condition(lambda: len(events(found)) >= len(truth), 60, "all events of speeding")

@@ -37,6 +37,8 @@ class HoldingProxy:
         self.is_answered = threading.Event()
         #: Requests so far, by the key of their API.
         self.requests: Counter[int] = Counter()
+        #: Heartbeats so far whose answer is an error.
+        self.refused_heartbeats = 0
 
     def hold(self, api: int = PRODUCE, containing: bytes = b"") -> None:
         """Let no request to append, or for something else, pass from now on.
@@ -53,7 +55,7 @@ class HoldingProxy:
 
     def __enter__(self) -> HoldingProxy:
         self._thread.start()
-        assert self._serves.wait(30)
+        assert self._serves.wait(60)
         return self
 
     def __exit__(
@@ -63,7 +65,7 @@ class HoldingProxy:
         traceback: TracebackType | None,
     ) -> None:
         self._loop.call_soon_threadsafe(self._stopping.set)
-        self._thread.join(30)
+        self._thread.join(60)
         self._loop.close()
 
     def _run(self) -> None:
@@ -76,13 +78,15 @@ class HoldingProxy:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         answers, requests = await asyncio.open_connection("127.0.0.1", self._target)
-        waited: set[bytes] = set()
-        passing = asyncio.create_task(self._answer(answers, writer, waited))
+        waited, heartbeats = set[bytes](), set[bytes]()
+        passing = asyncio.create_task(self._answer(answers, writer, waited, heartbeats))
         try:
             while True:
                 size, frame = await _frame(reader)
                 (api,) = struct.unpack_from(">h", frame)
                 self.requests[api] += 1
+                if api == HEARTBEAT:
+                    heartbeats.add(frame[4:8])
                 is_meant = api == self._held and self._containing in frame
                 if is_meant and not self._passes.is_set():
                     waited.add(frame[4:8])
@@ -98,9 +102,13 @@ class HoldingProxy:
             await asyncio.gather(passing, return_exceptions=True)
 
     async def _answer(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, waited: set[bytes]
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        waited: set[bytes],
+        heartbeats: set[bytes],
     ) -> None:
-        """Pass answers on; `waited` are the numbers of the requests that have waited."""
+        """Pass answers on, given the numbers of requests that have waited, and of heartbeats."""
         try:
             while True:
                 size, frame = await _frame(reader)
@@ -108,6 +116,10 @@ class HoldingProxy:
                 if frame[:4] in waited:
                     self.is_answered.set()
                     waited.discard(frame[:4])
+                if frame[:4] in heartbeats:
+                    heartbeats.discard(frame[:4])
+                    # Behind the number and a time is the error (up to version 3, librdkafka's).
+                    self.refused_heartbeats += frame[8:10] != bytes(2)
         except asyncio.IncompleteReadError:
             pass
         finally:

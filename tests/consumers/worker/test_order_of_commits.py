@@ -26,7 +26,7 @@ from consumers.worker.worker import Worker
 from tests.consumers.running import await_condition
 from tests.consumers.worker.counting import Counter, Counts, NoTelemetry
 from tests.consumers.worker.held_log import KINDS, held_log, members_of, put_member_out
-from tests.consumers.worker.holding_proxy import END_TXN, HEARTBEAT, OFFSET_COMMIT, HoldingProxy
+from tests.consumers.worker.holding_proxy import END_TXN, OFFSET_COMMIT, HoldingProxy
 from waylog.kafka.clients import consumer_config, ensure_topics, producer_config
 from waylog.kafka.ranges.topic_reader import read_topic
 from waylog.kafka.topics import TOPICS, Topic
@@ -85,10 +85,10 @@ class Log(NamedTuple):
         return members_of(self.servers, GROUP)
 
     def put_out(self) -> None:
-        """Put the only member out of the group, and wait until it has asked for news."""
+        """Put the only member out of the group, and wait until it is told."""
+        before = self.proxy.refused_heartbeats
         put_member_out(self.servers, GROUP)
-        before = self.proxy.requests[HEARTBEAT]
-        await_condition(lambda: self.proxy.requests[HEARTBEAT] > before, 60, "a heartbeat")
+        await_condition(lambda: self.proxy.refused_heartbeats > before, 60, "a heartbeat")
 
 
 @pytest.fixture(params=KINDS)

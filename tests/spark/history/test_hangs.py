@@ -11,6 +11,7 @@ from typing import Final
 
 import pytest
 
+from tests.consumers.running import await_condition
 from tests.spark.running import append_fixes, kill_group, make_fix
 from waylog.history.erasures import append_erasures
 
@@ -69,6 +70,11 @@ def await_message(supervisor: socket.socket, wanted: bytes) -> None:
     supervisor.settimeout(120)
     while not supervisor.recv(1000).startswith(wanted):
         pass
+
+
+def await_said(said: Path, words: str) -> None:
+    """Wait until a process has written these words to a file."""
+    await_condition(lambda: words in said.read_text(), 120, words)
 
 
 def await_silence(supervisor: socket.socket) -> None:
@@ -130,13 +136,16 @@ def test_a_thread_that_hangs_is_told_and_does_not_keep_the_process(
         *("--engine", "arrow", "--trigger-seconds", "0.3", "--places", str(tmp_path / "places")),
         *("--places-interval", "0.1"),
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", _THREADS_PROGRAM, str(hang), module, name, *words],
-        env=os.environ | {"NOTIFY_SOCKET": supervisor.getsockname(), "WATCHDOG_USEC": "300000"},
-        start_new_session=True,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    said = tmp_path / "said"
+    with (
+        said.open("w") as stderr,
+        subprocess.Popen(
+            [sys.executable, "-c", _THREADS_PROGRAM, str(hang), module, name, *words],
+            env=os.environ | {"NOTIFY_SOCKET": supervisor.getsockname(), "WATCHDOG_USEC": "300000"},
+            start_new_session=True,
+            stderr=stderr,
+        ) as process,
+    ):
         try:
             await_message(supervisor, b"READY=1")
             hang.touch()
@@ -149,12 +158,12 @@ def test_a_thread_that_hangs_is_told_and_does_not_keep_the_process(
             hang.touch()
             append_fixes(log, [make_fix("demo/phone", START_MS + 1)])
             append_erasures(log, ["other/phone"], START_MS + 1)
+            await_said(said, "a thread hangs: no more progress is reported")
             await_silence(supervisor)
             process.terminate()
-            _, said = process.communicate(timeout=60)
-            assert "a thread hangs: no more progress is reported" in said
+            status = process.wait(200)
             if name == "erase_history":  # a stop waits for it
-                assert "not stopped within 2 s: the process ends without waiting" in said
-                assert process.returncode == 1
+                await_said(said, "not stopped within 2 s: the process ends without waiting")
+                assert status == 1
         finally:
             kill_group(process.pid)

@@ -153,7 +153,7 @@ def test_both_engines_write_to_hdfs(hdfs_cluster: Hdfs, log: str) -> None:
         words = ["--engine", engine, "--once", "--bootstrap-servers", log, "--out", url]
         if engine == "spark":
             refused = Running("history", "run", *words)
-            assert refused.process.wait(60) == 2
+            assert refused.process.wait(200) == 2
             assert "--checkpoint" in refused.said
             words += ["--checkpoint", f"{hdfs_cluster.spark_url}/checkpoint"]
         job = Running("history", "run", *words)

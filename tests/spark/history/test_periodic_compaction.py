@@ -32,9 +32,9 @@ def test_a_torn_manifest_delays_packing_until_it_is_whole(
     thread = threading.Thread(target=upkeep.run)
     thread.start()
     try:
-        await_condition(lambda: "packing the history failed" in caplog.text, 30, "a line")
+        await_condition(lambda: "packing the history failed" in caplog.text, 60, "a line")
         manifest.unlink()
-        assert packed.wait(30)
+        assert packed.wait(60)
     finally:
         stopping.set()
         thread.join()

@@ -63,7 +63,7 @@ def master(tmp_path: Path) -> Iterator[str]:
     finally:
         for process in reversed(processes):
             process.terminate()
-            process.wait(30)
+            process.wait(200)
 
 
 def test_the_jobs_run_on_a_cluster(log: str, master: str, tmp_path: Path) -> None:

@@ -52,6 +52,10 @@ class Trio:
             "default.replication.factor": "3",
             "group.initial.rebalance.delay.ms": "0",
             "controller.quorum.election.timeout.ms": "300",
+            # All three are in one process, which may stand still for some seconds. They notice
+            # sooner that a connection has ended.
+            "broker.session.timeout.ms": "30000",
+            "controller.quorum.fetch.timeout.ms": "20000",
             "auto.create.topics.enable": "false",
         } | self._properties
 

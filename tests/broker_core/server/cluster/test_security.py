@@ -69,7 +69,7 @@ def admin_client(trio: Trio, certificates: Certificates, node: int, name: str) -
 
 def result(futures: dict[Any, Any]) -> Any:
     (future,) = futures.values()
-    return future.result(30)
+    return future.result(60)
 
 
 async def test_the_controller_asks_whether_the_client_may_not_the_broker_that_passes_it_on(
@@ -268,7 +268,7 @@ async def test_brokers_and_controllers_log_in_to_each_other(tmp_path: Path, mech
         while time.monotonic() < began + 1.5:
             producer.produce("t", b"x", on_delivery=lambda error, _: failed.append(error))
             producer.poll(0.02)
-        assert await asyncio.to_thread(producer.flush, 30) == 0
+        assert await asyncio.to_thread(producer.flush, 60) == 0
         assert failed and set(failed) == {None}
         assert all(not broker.login_failures.total for broker in trio.brokers.values())
     finally:

@@ -36,7 +36,7 @@ async def start(start: Start) -> Start:
     return run
 
 
-SESSION_MS = 6000
+SESSION_MS = 60_000
 
 
 class SteppedClock:

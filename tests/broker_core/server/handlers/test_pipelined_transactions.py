@@ -36,7 +36,14 @@ AGAIN: Final = (3, 5, 14, 15, 16, 51)
 
 @pytest.fixture
 async def servers(tmp_path: Path) -> AsyncIterator[list[str]]:
-    cluster = ClusterProcesses(tmp_path, auto_create_topics_enable="true", num_partitions="6")
+    cluster = ClusterProcesses(
+        tmp_path,
+        auto_create_topics_enable="true",
+        num_partitions="6",
+        # Brokers that stand still for some seconds keep their partitions.
+        broker_session_timeout_ms="30000",
+        controller_quorum_fetch_timeout_ms="20000",
+    )
     loop = asyncio.get_running_loop()
     try:
         started = await loop.run_in_executor(None, cluster.start)

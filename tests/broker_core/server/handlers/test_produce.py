@@ -41,7 +41,7 @@ class GatedFile(SystemFile):
 
     def fdatasync(self) -> None:
         self._disk.syncs += 1
-        self._disk.open_gate.wait(10)
+        self._disk.open_gate.wait(60)
         if self._disk.failing:
             raise OSError(5, "Input/output error")
         super().fdatasync()
@@ -89,7 +89,7 @@ async def test_acks_all_waits_for_the_disk_and_acks_1_does_not(
     # Consumers must not see what a power cut could still take back.
     seen = await reader.call(FETCH, 11, fetch_body("t", 0, max_wait_ms=50))
     assert seen["responses"][0]["partitions"][0]["records"] == b""
-    reader.send(FETCH, 11, fetch_body("t", 0, max_wait_ms=10_000))
+    reader.send(FETCH, 11, fetch_body("t", 0, max_wait_ms=60_000))
     disk.open_gate.set()
     _, acknowledged = await careful.receive(PRODUCE, 8)
     part = acknowledged["responses"][0]["partition_responses"][0]
@@ -261,7 +261,8 @@ async def test_a_failed_flush_is_never_acknowledged_and_stops_the_broker(
     disk.failing = True
     answer = await client.call(PRODUCE, 8, produce_body("t", batch(b"x")))
     assert answer["responses"][0]["partition_responses"][0]["error_code"] == 56
-    assert gated.failed.done()
+    async with asyncio.timeout(60):
+        await asyncio.wait((gated.failed,))
     # A later append is not acknowledged either.
     answer = await client.call(PRODUCE, 8, produce_body("t", batch(b"y")))
     assert answer["responses"][0]["partition_responses"][0]["error_code"] == 56

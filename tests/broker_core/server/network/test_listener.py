@@ -97,31 +97,6 @@ async def test_a_length_that_cannot_be_is_told_in_one_line(
     assert "is disconnected: a request of" in caplog.text
 
 
-async def test_garbage_over_and_over_fills_no_log(
-    broker: Broker, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def send_garbage() -> None:
-        client = await RawClient.connect(broker.endpoint)
-        client.writer.write(b"GET / HTTP/1.1\r\n\r\n")
-        assert await client.reader.read() == b""
-        await client.close()
-
-    await asyncio.gather(*(send_garbage() for _ in range(300)))
-
-    def lines() -> list[str]:
-        return [line for line in caplog.messages if "is disconnected: " in line]
-
-    assert 0 < len(lines()) < 150
-    async with asyncio.timeout(60):
-        while "more were not logged" not in lines()[-1]:
-            await send_garbage()
-        while "more were not logged" in lines()[-1]:
-            # The number of suppressed lines is logged once.
-            await send_garbage()
-            await asyncio.sleep(0.1)
-    await serves(broker)
-
-
 async def test_what_came_before_garbage_is_answered_before_the_connection_ends(
     broker: Broker, connect: Connect
 ) -> None:
@@ -257,19 +232,6 @@ async def test_clients_are_told_the_advertised_port_or_else_the_one_that_was_cho
     assert [Endpoint(each["host"], each["port"]) for each in told] == [
         advertised or broker.endpoint
     ]
-
-
-async def test_an_idle_connection_is_closed_but_not_one_that_waits(
-    start: Start, connect: Connect
-) -> None:
-    broker = await start(connections_max_idle_ms="300")
-    create_topic(broker, "t", 1, {})
-    waiting = await connect(broker)
-    waiting.send(FETCH, 11, fetch_body("t", 0, max_wait_ms=1500))
-    idle = await connect(broker)
-    assert await idle.is_closed_by_peer()
-    _, answer = await waiting.receive(FETCH, 11)
-    assert answer["error_code"] == 0
 
 
 async def test_who_reads_no_answers_is_disconnected_though_more_of_its_requests_wait(
@@ -412,7 +374,7 @@ async def test_a_waiting_fetch_gets_all_that_became_visible_together(
 ) -> None:
     create_topic(broker, "t", 2, {})
     reader, writer = await connect(broker), await connect(broker)
-    body = fetch_body("t", 0, max_wait_ms=10_000)
+    body = fetch_body("t", 0, max_wait_ms=60_000)
     parts = body["topics"][0]["partitions"]
     parts.append(parts[0] | {"partition": 1})
     reader.send(FETCH, 11, body)

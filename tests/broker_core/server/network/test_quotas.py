@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from broker_core import errors
 from broker_core.protocol.batch_builder import build_batch
@@ -43,13 +42,6 @@ async def limit(client: RawClient, key: str, value: float, **names: str | None) 
     assert answer["entries"][0]["error_code"] == 0
 
 
-async def seconds(work: Awaitable[Any]) -> tuple[float, Any]:
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    result = await work
-    return loop.time() - began, result
-
-
 async def test_a_producer_over_its_quota_is_told_and_made_to_wait(
     start: Start, connect: Connect
 ) -> None:
@@ -58,15 +50,21 @@ async def test_a_producer_over_its_quota_is_told_and_made_to_wait(
     client, other = await connect(broker), await connect(broker)
     await limit(client, "producer_byte_rate", 10_000, client_id="test")
     batch = bytes(build_batch([(1, None, bytes(15_000), ())]))
+    loop = asyncio.get_running_loop()
+    began = loop.time()
     answer = await client.call(PRODUCE, 8, produce_body("t", batch))
     assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0
     assert 300 < answer["throttle_time_ms"] < 900
-    waiting = asyncio.create_task(seconds(client.call(METADATA, 1, {"topics": []})))
-    # Other clients do not wait.
+    await client.call(METADATA, 1, {"topics": []})
+    assert loop.time() - began >= answer["throttle_time_ms"] / 1000 * 0.9
+    # Other clients do not wait for one that waits for long.
+    await limit(other, "producer_byte_rate", 1, client_id="test")
+    answer = await client.call(PRODUCE, 8, produce_body("t", batch))
+    assert answer["throttle_time_ms"] > 10_000
+    waiting = asyncio.create_task(client.call(METADATA, 1, {"topics": []}))
     await other.call(METADATA, 1, {"topics": []})
     assert not waiting.done()
-    waited, _ = await waiting
-    assert waited > 0.2
+    waiting.cancel()
 
 
 async def test_a_consumer_over_its_quota_gets_its_records_and_waits(
@@ -78,11 +76,13 @@ async def test_a_consumer_over_its_quota_gets_its_records_and_waits(
     batch = bytes(build_batch([(1, None, bytes(15_000), ())]))
     await client.call(PRODUCE, 8, produce_body("t", batch))
     await limit(client, "consumer_byte_rate", 10_000, user=None)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
     answer = await client.call(FETCH, 11, fetch_body("t", 0))
     assert answer["responses"][0]["partitions"][0]["records"]
     assert answer["throttle_time_ms"] > 300
-    waited, _ = await seconds(client.call(METADATA, 1, {"topics": []}))
-    assert waited > 0.2
+    await client.call(METADATA, 1, {"topics": []})
+    assert loop.time() - began >= answer["throttle_time_ms"] / 1000 * 0.9
 
 
 async def test_who_has_to_pause_has_no_turn_meanwhile(start: Start, connect: Connect) -> None:
@@ -162,9 +162,12 @@ async def test_who_keeps_the_broker_busy_waits(start: Start, connect: Connect) -
     broker = await start(quota_window_num="1", quota_window_size_seconds="1")
     client = await connect(broker)
     await limit(client, "request_percentage", 0.001, user="ANONYMOUS")
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    # The first one costs more than the quota has for a second.
     await client.call(METADATA, 1, {"topics": None})
-    waited, _ = await seconds(client.call(METADATA, 1, {"topics": []}))
-    assert waited > 0.05
+    await client.call(METADATA, 1, {"topics": []})
+    assert loop.time() - began > 0.05
 
 
 async def test_connections_of_one_address_are_counted(start: Start, connect: Connect) -> None:
@@ -186,28 +189,6 @@ async def test_connections_that_come_too_fast_are_served_later(
     for _ in range(8):
         await (await connect(broker)).call(API_VERSIONS, 0, {})
     assert asyncio.get_running_loop().time() - began > 0.3
-
-
-async def test_a_request_that_does_not_arrive_is_given_up(start: Start, connect: Connect) -> None:
-    broker = await start(connection_setup_timeout_ms="300")
-    polite, silent, slow = [await connect(broker) for _ in range(3)]
-    await polite.call(API_VERSIONS, 0, {})
-    await slow.call(API_VERSIONS, 0, {})
-    # Single bytes keep the connection from being idle.
-    slow.writer.write((1000).to_bytes(4, "big"))
-    trickle = asyncio.create_task(_trickle(slow))
-    assert await silent.is_closed_by_peer()
-    assert await slow.is_closed_by_peer()
-    await trickle
-    assert (await polite.call(API_VERSIONS, 0, {}))["error_code"] == 0
-
-
-async def _trickle(client: RawClient) -> None:
-    for _ in range(100):
-        if client.writer.transport.is_closing():
-            return
-        client.writer.write(b"x")
-        await asyncio.sleep(0.02)
 
 
 async def one_is_closed_by_peer(clients: list[RawClient]) -> None:

@@ -86,6 +86,71 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
+async def test_a_request_that_does_not_arrive_is_given_up(
+    start: Start, connect: Connect, clock: LoopTime
+) -> None:
+    broker = await start(connection_setup_timeout_ms="1000")
+    clock.stop()
+    polite, silent, slow = [await connect(broker) for _ in range(3)]
+    await until(lambda: broker.connections == 3)
+    await polite.call(API_VERSIONS, 0, {})
+    await slow.call(API_VERSIONS, 0, {})
+    # Single bytes keep the connection from being idle.
+    slow.writer.write((1000).to_bytes(4, "big"))
+    await until(lambda: broker.network.limits.incomplete.bytes > 0)
+    for _ in range(3):
+        clock.add(0.4)
+        slow.writer.write(b"x")
+        await polite.call(API_VERSIONS, 0, {})
+    assert await silent.is_closed_by_peer()
+    assert await slow.is_closed_by_peer()
+    assert (await polite.call(API_VERSIONS, 0, {}))["error_code"] == 0
+
+
+async def test_an_idle_connection_is_closed_but_not_one_that_waits(
+    start: Start, connect: Connect, clock: LoopTime
+) -> None:
+    broker = await start(**_SECOND)
+    (partition,) = create_topic(broker, "t", 1, {}).partitions
+    clock.stop()
+    waiting, idle = await connect(broker), await connect(broker)
+    waiting.send(FETCH, 11, fetch_body("t", 0, max_wait_ms=60_000))
+    await until(lambda: broker.connections == 2 and bool(partition.fetches))
+    clock.add(1.1)
+    assert await idle.is_closed_by_peer()
+    partition.append(build_batch([(1, None, b"v", ())]), broker.clock.now_ms())
+    broker.flusher.request(partition)
+    _, answer = await waiting.receive(FETCH, 11)
+    assert answer["error_code"] == 0
+
+
+async def test_garbage_over_and_over_fills_no_log(
+    start: Start, clock: LoopTime, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = await start()
+    clock.stop()
+
+    async def send_garbage() -> None:
+        client = await RawClient.connect(broker.endpoint)
+        client.writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        assert await client.reader.read() == b""
+        await client.close()
+
+    await asyncio.gather(*(send_garbage() for _ in range(300)))
+
+    def lines() -> list[str]:
+        return [line for line in caplog.messages if "is disconnected: " in line]
+
+    said = len(lines())
+    assert 0 < said < 50
+    # The number of suppressed lines is logged once.
+    for _ in range(2):
+        clock.add(1.0)
+        await send_garbage()
+    told = ["more were not logged" in line for line in lines()[said:]]
+    assert told == [True, False]
+
+
 async def test_each_of_several_requests_has_its_own_time_to_arrive(
     start: Start, connect: Connect, clock: LoopTime
 ) -> None:

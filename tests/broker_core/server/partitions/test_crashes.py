@@ -41,7 +41,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     process.start()
     admin = AdminClient({"bootstrap.servers": process.bootstrap_servers})
     for name in ("plain", "transactional"):
-        admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(10)
+        admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(60)
     yield process
     process.stop()
 

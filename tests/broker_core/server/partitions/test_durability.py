@@ -30,7 +30,7 @@ def create_topic(broker: BrokerProcess, name: str, **config: str) -> None:
     """Create a topic with three partitions."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     settings = {key.replace("_", "."): value for key, value in config.items()}
-    admin.create_topics([NewTopic(name, PARTITIONS, 1, config=settings)])[name].result(10)
+    admin.create_topics([NewTopic(name, PARTITIONS, 1, config=settings)])[name].result(60)
 
 
 def read_all(broker: BrokerProcess, topic: str) -> list[bytes]:
@@ -40,12 +40,12 @@ def read_all(broker: BrokerProcess, topic: str) -> list[bytes]:
     )
     try:
         ends = [
-            consumer.get_watermark_offsets(TopicPartition(topic, index), 10)[1]
+            consumer.get_watermark_offsets(TopicPartition(topic, index), 60)[1]
             for index in range(PARTITIONS)
         ]
         consumer.assign([TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
         values: dict[int, list[bytes]] = {index: [] for index in range(PARTITIONS)}
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while sum(map(len, values.values())) < sum(ends):
             assert time.monotonic() < deadline
             for message in next_messages(consumer, 1000, 0.2):
@@ -103,7 +103,7 @@ class PacedProducer:
 
     def wait_for(self, count: int) -> None:
         """Wait until `count` records are acknowledged."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while len(self.acknowledged) < count:
             assert time.monotonic() < deadline
             time.sleep(0.01)
@@ -112,7 +112,7 @@ class PacedProducer:
         """Send what is queued, and stop."""
         self._stopping.set()
         self._thread.join()
-        assert self._producer.flush(30) == 0
+        assert self._producer.flush(60) == 0
 
 
 def test_every_acknowledged_record_is_there_exactly_once_after_kill_9(
@@ -139,7 +139,7 @@ def test_every_acknowledged_record_is_there_exactly_once_after_kill_9(
 def test_offsets_groups_topics_and_settings_survive_kill_9(broker: BrokerProcess) -> None:
     create_topic(broker, "t", retention_ms="1234567", cleanup_policy="compact,delete")
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
-    before = admin.describe_cluster().result(10).cluster_id
+    before = admin.describe_cluster().result(60).cluster_id
     settings = {
         "bootstrap.servers": broker.bootstrap_servers,
         "group.id": "g",
@@ -153,11 +153,11 @@ def test_offsets_groups_topics_and_settings_survive_kill_9(broker: BrokerProcess
     broker.kill()
     broker.start()
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
-    assert admin.describe_cluster().result(10).cluster_id == before
+    assert admin.describe_cluster().result(60).cluster_id == before
     topic = admin.list_topics(timeout=60).topics["t"]
     assert len(topic.partitions) == PARTITIONS
     consumer = Consumer(settings)
-    committed = consumer.committed([TopicPartition("t", i) for i in range(PARTITIONS)], 10)
+    committed = consumer.committed([TopicPartition("t", i) for i in range(PARTITIONS)], 60)
     assert [each.offset for each in committed] == [10, 11, 12]
     consumer.close()
 
@@ -174,7 +174,7 @@ def test_producer_ids_are_never_given_twice(broker: BrokerProcess) -> None:
         )
         producer.produce("t", b"%d" % i, partition=0)
         # With the id of a former producer, sequence 0 would be taken for a duplicate.
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
         broker.kill()
         broker.start()
     assert read_all(broker, "t") == [b"0", b"1", b"2"]
@@ -195,7 +195,7 @@ def test_a_member_goes_on_through_a_restart_of_the_broker(broker: BrokerProcess)
         }
     )
     consumer.subscribe(["t"], on_revoke=lambda _, places: revoked.extend(places))
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while len(consumer.assignment()) < PARTITIONS:
         assert time.monotonic() < deadline
         consumer.poll(0.05)
@@ -203,7 +203,7 @@ def test_a_member_goes_on_through_a_restart_of_the_broker(broker: BrokerProcess)
     broker.start()
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
     producer.produce("t", b"after")
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     message = None
     while message is None or message.error() is not None:
         assert time.monotonic() < deadline

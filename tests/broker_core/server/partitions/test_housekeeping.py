@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -63,7 +64,7 @@ class WaitingDisk(SystemDisk):
         is_other = threading.current_thread() is not threading.main_thread()
         if is_other and path.match("t-0/*.log") and not self.may_open():
             self.somebody_waits.set()
-            until = time.monotonic() + 20
+            until = time.monotonic() + 60
             while not self.may_open() and time.monotonic() < until:
                 time.sleep(0.001)
         return super().open(path, create=create, writable=writable)
@@ -127,7 +128,7 @@ async def test_a_compaction_that_hangs_is_told_keeps_nobody_waiting_and_ends_the
             await asyncio.wait((broker.failed,))
     finally:
         may_open.set()
-    assert "compaction of t-0 has made no step for 70" in caplog.text
+    assert re.search(r"compaction of t-0 has made no step for 7\d\d\b", caplog.text)
 
 
 async def test_a_compaction_that_fails_each_round_is_told_once(

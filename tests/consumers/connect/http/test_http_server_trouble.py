@@ -20,8 +20,13 @@ STRANGERS: dict[str, tuple[Any, str | None, str]] = {
     "a refused page": ((404, "<html>gone", {"Content-Type": "text/html"}), None, "<html>gone"),
     "nothing": ((204, ""), None, "204 No Content with nothing"),
     "a cut": ((200, '{"done":1}'), "cut", "the answer has broken off"),
-    "no end": ((200, '{"done":1}'), "endless", "the answer has not ended within 0.4 s"),
+    "no end": ((200, '{"done":1}'), "endless", "the answer has not ended within 2 s"),
 }
+
+
+def timeout_ms(trouble: str | None) -> str:
+    """Return a time that is short only where it has to pass: the server may stand still, too."""
+    return "2000" if trouble in ("hang", "endless") else "60000"
 
 
 @pytest.mark.parametrize("status", [302, 401, 405])
@@ -83,7 +88,7 @@ def test_a_record_that_the_server_never_answers_can_be_given_up(
     make_sink: MakeSink, server: HttpServer, how: str, batch: str
 ) -> None:
     server.ignores = lambda seen: how if b"3" in seen.body else None
-    sink = make_sink(max_retries="1", batch_max_records=batch, request_timeout_ms="300")
+    sink = make_sink(max_retries="1", batch_max_records=batch, request_timeout_ms=timeout_ms(how))
     sink.put_until_taken([record(number, key="k") for number in range(6)])
     assert sink.reporter is not None
     assert [each.value for each, _ in sink.reporter.reported] == [3]
@@ -133,7 +138,7 @@ def test_errors_without_a_number_are_told_in_words() -> None:
 def test_an_answer_that_does_not_come_is_waited_for_so_long(
     make_sink: MakeSink, server: HttpServer
 ) -> None:
-    server.delay_s = 2.0
+    server.ignores = lambda _: "hang"
     with pytest.raises(RetriableException, match=r"no answer within 0.1 s"):
         make_sink(request_timeout_ms="100").put(1)
 
@@ -166,7 +171,7 @@ def test_what_does_not_come_from_the_server_is_no_answer(
     answer, ignored, told = STRANGERS[name]
     server.answer, server.ignores = lambda _: answer, lambda _: ignored
     sink = make_sink(
-        template="phonetrack", request_timeout_ms="400", max_retries=limit,
+        template="phonetrack", request_timeout_ms=timeout_ms(ignored), max_retries=limit,
         batch_max_records="10",
     )  # fmt: skip
     records = [record(fix(number), key="k") for number in range(4)]
@@ -202,7 +207,7 @@ def test_a_webhook_whose_success_does_not_end_is_asked_again(
     make_sink: MakeSink, server: HttpServer, ignored: str
 ) -> None:
     server.ignores = lambda _: ignored if len(server.seen) < 3 else None
-    sink = make_sink(request_timeout_ms="400")
+    sink = make_sink(request_timeout_ms=timeout_ms(ignored))
     assert sink.put_until_taken([record({"a": 1}, key="k")]) == 3
     # A refusal is one as soon as it is said.
     server.answer, server.ignores = lambda _: (400, "bad"), lambda _: ignored

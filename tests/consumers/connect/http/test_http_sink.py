@@ -56,7 +56,7 @@ def fixes(numbers: range, device: str) -> list[bytes | None]:
 def test_nothing_is_lost_and_repetitions_have_the_same_key(
     servers: str, make_worker: MakeWorker, server: HttpServer, topic: str
 ) -> None:
-    worker = make_worker(servers)
+    worker = make_worker(servers, **{"consumer.session.timeout.ms": "6000"})
     worker.start()
     worker.create("out", config(server, topic))
     devices = ["anna/phone", "bert/bike", "cleo/cat"]

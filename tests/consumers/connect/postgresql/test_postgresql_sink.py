@@ -93,7 +93,7 @@ def test_fixes_become_rows_and_an_erased_address_goes(
 def test_every_id_is_there_once_whatever_is_killed(
     servers: str, make_worker: MakeWorker, postgres: PostgresServer, topic: str
 ) -> None:
-    worker = make_worker(servers)
+    worker = make_worker(servers, **{"consumer.session.timeout.ms": "6000"})
     worker.start()
     worker.create("rows", config(postgres, topic))
     load = FixLoad(servers, topic)

@@ -50,7 +50,7 @@ def test_of_a_record_that_is_too_large_the_place_is_told(servers: str, with_cont
         writer.write(a_letter(topic, TOO_LARGE, with_context=with_context, headers=b"h" * 2000)),
         writer.write(a_letter(topic, b"after", with_context=with_context)),
     ]
-    assert writer.wait(30)
+    assert writer.wait(60)
     assert [each.exception() for each in stored] == [None, None]
     writer.close(1)
     consumer = Consumer(consumer_config(servers, "tests", "tests"))

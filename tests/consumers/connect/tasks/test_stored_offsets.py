@@ -78,9 +78,9 @@ def send(task: Source, thread: SourceTaskThread, number: int) -> None:
         values = {each.attribute: each.value for each in thread.measures()}
         return values["source-record-write-total"] == number
 
-    await_condition(is_written, 30, "its acknowledgement")
+    await_condition(is_written, 60, "its acknowledgement")
     polls = task.polls
-    await_condition(lambda: task.polls >= polls + 2, 30, "the next polls")
+    await_condition(lambda: task.polls >= polls + 2, 60, "the next polls")
 
 
 def test_an_offset_that_was_not_stored_does_not_replace_a_newer_one(
@@ -108,4 +108,4 @@ def test_an_offset_that_was_not_stored_does_not_replace_a_newer_one(
         assert store.get("c", PARTITION) == {"n": 2}
     finally:
         thread.stop()
-        assert thread.wait(30)
+        assert thread.wait(60)

@@ -60,7 +60,11 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("hangs", ["start", "task_configs", "stop"])
-async def test_a_connector_that_hangs_can_be_deleted(settings: dict[str, str], hangs: str) -> None:
+async def test_a_connector_that_hangs_can_be_deleted(
+    settings: dict[str, str], hangs: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if hangs == "stop":
+        monkeypatch.setattr(in_thread, "ANSWER_S", 60.0)
     parsed = worker_settings(settings, NO_VARIABLES)
     made = StandaloneWorker(
         parsed, NO_VARIABLES, OffsetFile(parsed.offset_file), worker_id="w", cluster_id="c"

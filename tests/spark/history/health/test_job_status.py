@@ -37,7 +37,7 @@ def test_a_log_that_does_not_answer_and_a_failed_stream_are_both_told(
         assert supervisor.recv(1000) == b"STATUS=not ready: " + both.partition(b"; ")[2]
     finally:
         stopping.set()
-        watch.join(30)
+        watch.join(60)
     assert not watch.is_alive()
 
 
@@ -58,4 +58,4 @@ def test_a_folder_that_cannot_be_asked_is_told_until_it_can(
             pass
     finally:
         stopping.set()
-        watch.join(30)
+        watch.join(60)
