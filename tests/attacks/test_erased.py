@@ -120,7 +120,7 @@ class Anna:
             json.dumps(body).encode(),
             {"Authorization": f"Basic {login}", "Content-Type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             content: bytes = answer.read()
             return content
 
@@ -148,7 +148,7 @@ class Anna:
         host, _, port = self.platform.mqtt.rpartition(":")
         client.connect(host, int(port))
         client.loop_start()
-        assert connected.wait(20)
+        assert connected.wait(60)
         return client
 
     def leave_a_session(self) -> None:
@@ -156,7 +156,7 @@ class Anna:
         subscribed = threading.Event()
         tablet.on_subscribe = lambda *_: subscribed.set()
         tablet.subscribe([("owntracks/anna/#", 1), ("devices/anna/#", 1)])
-        assert subscribed.wait(20)
+        assert subscribed.wait(60)
         tablet.disconnect()
         tablet.loop_stop()
 
@@ -175,7 +175,7 @@ class Anna:
             ("devices/anna/phone/note", {"text": WORDS["note"], **place}),
             (base, {"_type": "location", "lat": WORDS["refused"], "lon": HOME[1]}),
         ):
-            phone.publish(topic, json.dumps(payload), qos=1, retain=True).wait_for_publish(20)
+            phone.publish(topic, json.dumps(payload), qos=1, retain=True).wait_for_publish(60)
         phone.disconnect()
         phone.loop_stop()
 
@@ -212,7 +212,7 @@ def test_nobody_finds_anything_of_who_was_erased(
     assert {row["label"] for row in rows} >= {"home", "work"}
     name = ("anna/phone", rows[0]["place_id"], WORDS["place"], "--places", str(places))
     job("places", "name", *name)
-    await_condition(lambda: values_of(platform.kafka, master, [b"display_name"]), 30, "an address")
+    await_condition(lambda: values_of(platform.kafka, master, [b"display_name"]), 60, "an address")
 
     # Sealed values are sealed in every topic and file; Parquet is plain until it is rewritten.
     plain = ("history", "places")

@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote
 
 import aiohttp
 from confluent_kafka import Producer
@@ -121,6 +122,20 @@ async def answered(ask: Callable[[], Awaitable[T]], is_wanted: Callable[[T], obj
         assert time.monotonic() < deadline, answer
         await asyncio.sleep(0.02)
     return answer
+
+
+async def places_of(client: aiohttp.ClientSession, device: str) -> list[dict[str, Any]]:
+    """Return a device's places, once they have been read.
+
+    A busy machine needs longer than a question waits; they are read on behind it.
+    """
+
+    async def ask() -> Any:
+        answer = await client.get(f"/v1/devices/{quote(device, safe='')}/places")
+        return None if answer.status == 503 else await json_of(answer)
+
+    found: list[dict[str, Any]] = await answered(ask, lambda found: found is not None)
+    return found
 
 
 async def json_of(answer: aiohttp.ClientResponse, status: int = 200) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
-from waylog.network.free_ports import free_ports
+from tests.ports import reserved_ports
 
 
 class Mailboxes:
@@ -79,7 +79,7 @@ def mail_server(
     """Run a server on this machine, with TLS from the first byte or after STARTTLS."""
     boxes = Mailboxes()
     boxes.login = login
-    [boxes.port] = free_ports(1)
+    [boxes.port] = reserved_ports(1)
     controller = Controller(
         boxes,
         hostname="127.0.0.1",
@@ -89,6 +89,7 @@ def mail_server(
         authenticator=None if login is None else boxes.authenticate,
         # What counts as encrypted is known to the listener alone.
         auth_require_tls=False,
+        ready_timeout=60,  # five seconds are not enough for a busy machine
     )
     controller.start()
     try:

@@ -81,6 +81,12 @@ async def test_each_format_has_the_history_and_what_is_new(
 ) -> None:
     async with gateway.client(owner) as client:
         await send(client, device="phone", lat=47.5, lon=9.5, time=NEW_MS, accuracy=7)
+
+        async def newest() -> object:
+            async with client.get("/v1/devices/u1%2Fphone") as answer:
+                return (await answer.json()).get("time")
+
+        await answered(newest, lambda time: time == NEW_MS)  # the view follows the log
         before = await taken(client, "device=phone&format=csv")
         expected = read(tmp_path / "all.csv", before)
         assert expected[-1].time == NEW_MS and expected[-1].accuracy == 7

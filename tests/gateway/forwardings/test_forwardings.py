@@ -107,10 +107,11 @@ async def test_a_user_has_so_many_and_no_more(gateway: Gateway) -> None:
             async with client.post(PATH, json=HOOK) as answer:
                 statuses.append(answer.status)
         assert statuses == [201] * 10 + [409]
-        for _ in range(40):
+        # On a slow machine some more are allowed meanwhile.
+        while statuses[-1] != 429:
+            assert len(statuses) < 500
             async with client.post(PATH, json=HOOK) as answer:
                 statuses.append(answer.status)
-        assert statuses[-1] == 429
     async with gateway.client(gateway.user("fred")) as client, client.post(PATH, json=HOOK) as one:
         assert one.status == 201, "others are not affected"
 
@@ -154,7 +155,7 @@ async def test_a_revocation_ends_forwardings_also_of_a_name_that_is_given_again(
         users = {key.partition(b"\n")[0] for key, value in newest.items() if value is not None}
         return {user.decode() for user in users}
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while {"gone", "again"} & await asyncio.to_thread(left):
             await asyncio.sleep(0.1)
     async with gateway.client(again) as client:
@@ -169,11 +170,11 @@ async def test_to_stop_is_not_limited(gateway: Gateway) -> None:
     async with gateway.client(gateway.user("hasty")) as client:
         async with client.post(PATH, json=HOOK) as answer:
             one = f"{PATH}/{(await answer.json())['id']}"
-        statuses = []
-        for _ in range(40):
+        statuses = [201]
+        while statuses[-1] != 429:
+            assert len(statuses) < 500
             async with client.patch(one, json={"name": "x"}) as answer:
                 statuses.append(answer.status)
-        assert statuses[-1] == 429
         for _ in range(2):
             async with client.post(f"{one}/pause") as answer:
                 assert (await answer.json())["paused_by"] == "hasty"

@@ -20,7 +20,7 @@ from gateway.views.location_view import LocationView
 from gateway.views.places import Places, PlacesUnavailable
 from tests.gateway.mqtt.in_memory import User, Wire, new_router
 from tests.gateway.records import NOW, address, fix, record
-from tests.gateway.running import Gateway, Login, answered, json_of
+from tests.gateway.running import Gateway, Login, answered, json_of, places_of
 from waylog.messages import Event, decode_event, encode
 from waylog.observability.telemetry import now_ms
 from waylog.process.machine_lock import MachineLock
@@ -156,8 +156,7 @@ async def test_in_http_mode_the_next_answer_tells(gateway: Gateway, user: Login)
     now = now_ms()
     device = f"{user.name}/phone"
     async with gateway.client(user) as client:
-        path = f"/v1/devices/{user.name}%2Fphone/places"
-        assert len(await json_of(await client.get(path))) == 2
+        assert len(await places_of(client, device)) == 2
         told: dict[str, dict[str, Any]] = {}
         message = {"_type": "location", "lat": 1, "lon": 2}
         numbers = count()

@@ -105,7 +105,9 @@ def test_an_event_is_told_once_also_after_a_kill(
     append(gateway_broker.address, fence_event(ada, "late", age_ms=600_000))
     await_condition(lambda: names(client.of(topic)) == ["first", "late"], 60, "two notices")
     assert client.of(topic)[1]["late_s"] >= 600
-    transitions = client.of(f"owntracks/{ada.name}/places/event")
+    place = f"owntracks/{ada.name}/places/event"
+    await_condition(lambda: len(client.of(place)) >= 2, 60, "two transitions")
+    transitions = client.of(place)
     assert [(each["_type"], each["desc"]) for each in transitions] == [
         *(("transition", "first"), ("transition", "late")),
     ]
@@ -134,7 +136,7 @@ def test_events_of_a_topic_that_was_made_anew_are_told(
         topic = NOTICE.format(ada.name)
         client = Client(gateway, ada, topic)
         append(gateway_broker.address, fence_event(ada, "anew"))
-        await_condition(lambda: names(client.of(topic)) == ["anew"], 20, "the notice")
+        await_condition(lambda: names(client.of(topic)) == ["anew"], 60, "the notice")
         client.close()
     finally:
         gateway.close()

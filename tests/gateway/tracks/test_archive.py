@@ -27,7 +27,7 @@ from spark.places.stay_points import haversine_m
 from spark.runtime.tasks import LocalEngine
 from tests import child_processes
 from tests.gateway.http.routes.test_reading import send
-from tests.gateway.running import Gateway, json_of
+from tests.gateway.running import Gateway, json_of, places_of
 from tests.spark.places.test_job import rows_of, table_of, write_history
 from tests.spark.synthetic import START_MS, make_person
 from waylog.cli import main
@@ -340,7 +340,7 @@ async def test_the_gateway_joins_the_history_and_what_is_new(
             assert feature["geometry"]["coordinates"][-1] == [9.5, 47.5]
             assert len(feature["geometry"]["coordinates"]) > 1000
             visits = await json_of(await client.get(f"{path}/visits"))
-            places = await json_of(await client.get(f"{path}/places"))
+            places = await places_of(client, "u1/phone")
             known = {place["place_id"] for place in places}
             assert known and {visit["place_id"] for visit in visits} & known
             await json_of(await client.get("/v1/devices/u0%2Fphone/visits"), 403)

@@ -16,7 +16,7 @@ from gateway.views.track_store import pack_point
 from spark.places.job import write_places
 from spark.places.stay_points import haversine_m
 from spark.runtime.tasks import LocalEngine
-from tests.gateway.running import Gateway, json_of
+from tests.gateway.running import Gateway, json_of, places_of
 from tests.gateway.tracks.test_archive import aclosing_archive, written
 from tests.spark.places.test_job import rows_of, table_of, write_history
 from tests.spark.synthetic import START_MS, make_person
@@ -151,7 +151,7 @@ async def test_over_http_a_friend_finds_no_more_than_in_the_track(
             ):
                 refused = await json_of(await client.get(f"{path}/{query}"), 400)
                 assert reason in refused["error"]
-            places = await json_of(await client.get(f"{path}/places"))
+            places = await places_of(client, "u1/phone")
             home = next(place for place in places if place["label"] == "home")
         async with own.client(own.user("other")) as client:
             for kind in ("timeline", "days", "statistics"):

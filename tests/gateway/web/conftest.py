@@ -438,6 +438,8 @@ class FakeGateway:
                 if message.type == WSMsgType.ERROR:
                     break
                 asked = json.loads(message.data)
+                if asked["type"] == "ping":  # the page takes a silent connection for a dead one
+                    await socket.send_json({"type": "pong"})
                 if asked["type"] == "view" and self.town is not None and "bbox" in asked:
                     self._look(socket, self.town, asked)
         finally:

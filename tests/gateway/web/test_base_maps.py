@@ -20,7 +20,7 @@ from gateway.web.tile_server import Name, tile_server
 from geoservice.tiles.served import ServedTiles
 from geoservice.web.tiles import TileRoutes
 from tests.gateway.web.accessibility import self_check
-from tests.gateway.web.conftest import PIXEL_RATIO, FakeGateway, Visit
+from tests.gateway.web.conftest import DEADLINE_MS, PIXEL_RATIO, FakeGateway, Visit
 from tests.gateway.web.test_page import colour_at
 from tests.geoservice.tiles.harbour_extract import LAT, LON, harbour_archive
 from tests.http_session import http_session
@@ -120,7 +120,7 @@ async def choose(page: Page, name: str) -> None:
 
 async def coloured(page: Page, wanted: Callable[[tuple[int, int, int]], bool]) -> None:
     """Wait until the spot has the colour that is wanted."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(DEADLINE_MS / 1000):
         while not wanted(await colour_at(page, *SPOT)):
             await asyncio.sleep(0.1)
 

@@ -139,7 +139,8 @@ async def test_a_phone_is_added_heard_of_and_revoked(visit: Visit, platform: Pla
     assert settings["password"] not in await page.content()
     await row.get_by_role("button").first.click()
     await expect(row.locator(".refused-today")).to_contain_text("1 message refused: ")
-    await row.get_by_role("checkbox", name="is too fast").uncheck()
+    async with page.expect_response("**/notices"):
+        await row.get_by_role("checkbox", name="is too fast").uncheck()
     kinds = await page.evaluate(
         "fetch('/v1/devices/anna%2Fmy_phone/notices').then((a) => a.json())"
     )
@@ -232,7 +233,8 @@ async def test_events_beside_those_of_zones_are_chosen(visit: Visit, owned: Fake
     await visit.open(f"{owned.url}#view=devices&device=demo/phone")
     silence = page.get_by_role("checkbox", name="has been silent for longer than usual")
     await expect(silence).to_be_checked()
-    await silence.uncheck()
+    async with page.expect_response("**/notices"):
+        await silence.uncheck()
     await expect(page.get_by_role("checkbox", name="is too fast")).to_be_checked()
     for _ in range(2):  # the list is built anew beneath it, and the page is opened again
         owned.fix("demo/phone", *VADUZ, battery=13)

@@ -95,7 +95,7 @@ def test_a_line_without_end_is_refused(
 def test_a_batch_reads_standard_input(index_option: tuple[str, str]) -> None:
     done = subprocess.run(
         [*WAYLOG, "geo", "reverse", "--batch", "-", *index_option],
-        input="47.141,9.5209\n", capture_output=True, text=True, check=True, timeout=30,
+        input="47.141,9.5209\n", capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
     assert json.loads(done.stdout)["name"] == "Vaduz"
 
@@ -121,7 +121,7 @@ def test_serve_answers_until_it_is_told_to_stop(index_option: tuple[str, str]) -
         line = process.stderr.readline()
         url = "http://" + line.partition("http=")[2].split()[0]
         with urllib.request.urlopen(
-            f"{url}/reverse?lat=47.141&lon=9.5209&format=json", timeout=10
+            f"{url}/reverse?lat=47.141&lon=9.5209&format=json", timeout=60
         ) as answer:
             assert json.load(answer)["name"] == "Vaduz"
     finally:

@@ -39,7 +39,7 @@ class Service:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 service.requests.append(self.path)
-                service.answering.wait(10)
+                service.answering.wait(60)
                 body = json.dumps(
                     {"lat": "0", "lon": "-30", "display_name": "Ocean, Earth",
                      "address": {"ocean": "Ocean", "n": 3}, "addresstype": "ocean"}
@@ -78,7 +78,7 @@ def make(service: Service) -> Iterator[Callable[..., Fallback]]:
     made: list[Fallback] = []
 
     def make(
-        wait_s: float = 5.0,
+        wait_s: float = 60.0,
         store: AnswerStore | None = None,
         for_towns: bool = False,
         **settings: float,
@@ -98,7 +98,7 @@ def make(service: Service) -> Iterator[Callable[..., Fallback]]:
 
 
 def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -303,7 +303,7 @@ def test_a_key_is_not_repeated_in_a_message() -> None:
 def test_a_configured_service_is_asked(service: Service, geocoder: Geocoder) -> None:
     options = json.dumps({"domain": service.domain, "scheme": "http"})
     fallback = from_arguments(
-        arguments("--fallback", "nominatim", "--fallback-options", options), wait_s=5.0
+        arguments("--fallback", "nominatim", "--fallback-options", options), wait_s=60.0
     )
     assert fallback is not None
     try:

@@ -65,7 +65,7 @@ def put(source: Path, target: Path) -> None:
 
 
 def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.005)
@@ -235,7 +235,7 @@ async def test_a_running_server_follows_its_index(served: Path, versions: dict[s
     )
     try:
         assert process.stderr is not None
-        line = (await asyncio.wait_for(process.stderr.readline(), 30)).decode()
+        line = (await asyncio.wait_for(process.stderr.readline(), 60)).decode()
         match = re.search(r"http=(\S+)", line)
         assert match, line
         async with http_session(f"http://{match[1]}") as client:
@@ -258,7 +258,7 @@ async def test_a_running_server_follows_its_index(served: Path, versions: dict[s
             asking = [asyncio.create_task(ask()) for _ in range(4)]
             assert await status() == first
             put(versions[second], served)
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 60
             while await status() != second:
                 assert time.monotonic() < deadline
                 await asyncio.sleep(0.02)

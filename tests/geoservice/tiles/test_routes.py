@@ -60,7 +60,7 @@ async def archives_once(
     client: aiohttp.ClientSession, condition: Callable[[list[dict[str, Any]]], bool]
 ) -> list[dict[str, Any]]:
     """Return the archives as soon as they are as wanted."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition(found := await archives(client)):
             await asyncio.sleep(0.05)
         return found

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import ClientSession, web
 
 from tests.gateway.records import address
-from tests.gateway.running import Gateway, Login, answered, json_of
+from tests.gateway.running import Gateway, Login, answered, json_of, places_of
 from tests.http_session import http_session
 from waylog.observability.telemetry import now_ms
 
@@ -174,12 +174,12 @@ async def test_places_are_those_of_the_job(gateway: Gateway, user: Login) -> Non
         (folder / "new").replace(folder / "places.parquet")
 
     async with gateway.client(user) as client:
-        path = f"/v1/devices/{user.name}%2Fphone/places"
-        assert await json_of(await client.get(path)) == []
+        device = f"{user.name}/phone"
+        assert await places_of(client, device) == []
         write("home")
-        assert [place["name"] for place in await json_of(await client.get(path))] == ["home"]
+        assert [place["name"] for place in await places_of(client, device)] == ["home"]
         write("home", "work")
-        places = await json_of(await client.get(path))
+        places = await places_of(client, device)
         assert [place["name"] for place in places] == ["home", "work"]
         assert places[0].keys() == {
             *("user", "device", "place_id", "lat", "lon", "label", "name", "visits"),

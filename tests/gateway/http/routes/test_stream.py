@@ -22,7 +22,7 @@ from gateway.views.places_file import FILE_NAME
 from tests.consumers.running import Broker
 from tests.gateway.http.plain.test_plain_connection import AcknowledgingLog, listening
 from tests.gateway.records import address
-from tests.gateway.running import Gateway, Login, json_of
+from tests.gateway.running import Gateway, Login, json_of, places_of
 from tests.http_session import http_session
 from waylog.messages import decode_fix
 from waylog.observability.telemetry import now_ms
@@ -394,7 +394,7 @@ async def test_friends_are_seen_late_where_homes_are_not_known_at_once(
                 damaged.unlink()
                 async with running.client(bob) as client:
                     # A request for places makes the gateway read them.
-                    await json_of(await client.get(f"/v1/devices/{bob.name}%2Fphone/places"))
+                    await places_of(client, f"{bob.name}/phone")
                 # A live viewer gets only the newest; a viewer that resumes gets all it has missed.
                 assert [each.body["lat"] for each in await events(answer, 1)] == [3]
                 missed = [each.body["lat"] for each in await events(resumed, 3)]

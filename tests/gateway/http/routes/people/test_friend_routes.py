@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from typing import Any
 
+import aiohttp
 import pytest
 
 from tests.gateway.raw_http import ask
@@ -35,6 +37,20 @@ async def devices(gateway: Gateway, user: Login) -> list[str]:
     async with gateway.client(user) as client:
         rows: list[dict[str, Any]] = await json_of(await client.get("/v1/devices"))
     return [row["device"] for row in rows]
+
+
+async def refused_for_the_rate(
+    client: aiohttp.ClientSession, method: str, tail: str
+) -> tuple[aiohttp.ClientResponse, int]:
+    """Name users until there are too many; return that answer, and how many were not.
+
+    On a slow machine the minute gives some back meanwhile.
+    """
+    for number in range(500):
+        answer = await client.request(method, f"/v1/friends/no{number}{tail}")
+        if answer.status == 429:
+            return answer, number
+    raise AssertionError("there is no limit")
 
 
 async def test_a_user_shows_devices_until_either_side_ends_it(
@@ -69,8 +85,7 @@ async def test_what_is_refused(gateway: Gateway, ada: Login, bob: Login) -> None
         for name, status in ((ada.name, 400), ("nobody-here", 404), ("_operator", 404)):
             assert (await client.put(f"/v1/friends/{name}")).status == status, name
         # Names of users are not tried in any number.
-        statuses = [(await client.put(f"/v1/friends/no{n}")).status for n in range(12)]
-        assert 429 in statuses
+        await refused_for_the_rate(client, "PUT", "")
     phone = Login(ada.name, gateway.users.add_token(ada.name, "phone"))
     async with gateway.client(phone) as device:
         assert (await device.put(f"/v1/friends/{bob.name}")).status == 403
@@ -177,16 +192,27 @@ async def test_open_streams_tell_once_that_a_friend_shows_less(
 async def test_a_friendship_ends_by_itself_and_nothing_is_shown_any_more(
     gateway: Gateway, ada: Login, bob: Login
 ) -> None:
+    last_shown = 0
+
+    async def shown() -> list[str]:
+        nonlocal last_shown
+        asked = now_ms()
+        if found := await devices(gateway, bob):
+            last_shown = asked
+        return found
+
     async with gateway.client(ada) as client, gateway.client(bob) as other:
-        until = now_ms() + 5_000
-        assert (await client.put(f"/v1/friends/{bob.name}", json={"until": until})).status == 204
+        assert (await client.put(f"/v1/friends/{bob.name}")).status == 204
         fix = {"device": "phone", "lat": 47.5, "lon": 9.9, "time": now_ms() + 1}
         await json_of(await client.post("/v1/positions", json=fix))
         await answered(lambda: devices(gateway, bob))
         path = f"/v1/devices/{ada.name}%2Fphone"
         assert (await other.get(path)).status == 200
-        await answered(lambda: devices(gateway, bob), lambda found: not found)
-        assert until <= now_ms() < until + 2_000
+        until = now_ms() + 3_000
+        assert (await client.put(f"/v1/friends/{bob.name}", json={"until": until})).status == 204
+        await answered(shown, lambda found: not found)
+        assert until <= now_ms()
+        assert last_shown < until + 2_000
         assert (await other.get(path)).status == 403
         assert await friends(gateway, ada) == {"shown_to": [], "seen": []}
 
@@ -249,13 +275,13 @@ async def test_asking_and_blocking_tell_no_more_of_users_than_showing(
                 answer = await client.request(method, f"/v1/friends/{name}{tail}")
                 assert answer.status == status, (method, tail, name)
         # All of it is counted together.
-        statuses = [(await client.post(f"/v1/friends/no{n}/request")).status for n in range(12)]
-        assert statuses[-1] == 429
-        for method, tail in (("PUT", ""), ("POST", "/request"), ("PUT", "/block")):
-            answer = await client.request(method, f"/v1/friends/x{tail}")
-            assert answer.status == 429
+        began, allowed = time.monotonic(), 0
+        for method, tail in (("POST", "/request"), ("PUT", ""), ("PUT", "/block")):
+            answer, before = await refused_for_the_rate(client, method, tail)
+            allowed += before
             said = (await answer.json())["error"]
             assert said == f"{ada.name} may ask, show something to or block 10 users a minute"
+        assert allowed <= 10 + (time.monotonic() - began) / 6
     phone = Login(ada.name, gateway.users.add_token(ada.name, "phone"))
     async with gateway.client(phone) as device:
         assert (await device.get("/v1/friends/requests")).status == 403
@@ -283,8 +309,5 @@ async def test_refusals_have_a_code_for_programs_that_speak_another_language(
         gateway.users.rights.befriend(bob.name, ada.name)
         answer = await client.post(f"/v1/friends/{bob.name}/request")
         assert (await answer.json())["code"] == "seen_already"
-        codes = []
-        for number in range(12):
-            answer = await client.post(f"/v1/friends/no{number}/request")
-            codes.append((await answer.json())["code"])
-        assert codes[-1] == "too_often"
+        answer, _ = await refused_for_the_rate(client, "POST", "/request")
+        assert (await answer.json())["code"] == "too_often"
