@@ -8,6 +8,8 @@ import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from spark.runtime.reasons import reason_of
+from spark.runtime.told_errors import is_expected, told_errors
 from waylog.cli import CommandError
 from waylog.config import DEFAULT_BOOTSTRAP_SERVERS, ConfigError, DataDirectory
 from waylog.observability.log_lines import one_line
@@ -90,7 +92,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compute, show or name places."""
-    return {"run": _run, "show": _show, "name": _name}[arguments.action](arguments)
+    runs = arguments.action == "run"
+    places = arguments.out if runs else arguments.places
+    with told_errors(arguments.history if runs else places, places):
+        return {"run": _run, "show": _show, "name": _name}[arguments.action](arguments)
 
 
 def _name(arguments: argparse.Namespace) -> int:
@@ -148,9 +153,10 @@ def _run(arguments: argparse.Namespace) -> int:
             except Exception as error:
                 if stopping.is_set():
                     break
+                reason = f"places were not computed: {reason_of(error)}"
                 if arguments.once:
-                    raise CommandError(f"places were not computed: {error}") from error
-                logger.exception("places were not computed")
+                    raise CommandError(reason) from error
+                logger.error("%s", reason, exc_info=None if is_expected(error) else error)
             if arguments.once or stopping.wait(arguments.interval):
                 break
     return 0
