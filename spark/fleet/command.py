@@ -83,8 +83,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     import msgspec
 
+    from spark.fixes.begun_history import open_history
     from spark.fleet import analyses as fleet
-    from spark.history.tools import open_history
 
     if arguments.first and arguments.last and arguments.first > arguments.last:
         raise ConfigError(f"--from {arguments.first} is later than --to {arguments.last}")

@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING
 
 import msgspec
 
+from spark.fixes.begun_history import has_begun, open_history
 from spark.history.chosen_devices import Chosen, chosen_devices
 from waylog.cli import CommandError
 from waylog.config import ConfigError
@@ -235,7 +236,6 @@ def erase(arguments: argparse.Namespace) -> int:
         erase_history,
         erase_places,
         erase_topics,
-        has_history,
         mark_erased,
     )
     from waylog.kafka.clients import LogUnreachable
@@ -244,7 +244,7 @@ def erase(arguments: argparse.Namespace) -> int:
     chosen = chosen_devices(arguments.user, arguments.device)
     servers = arguments.bootstrap_servers
     history = HistoryReader(arguments.out)
-    if not servers and not has_history(arguments.out):
+    if not servers and not has_begun(history):
         raise CommandError(
             f"{arguments.out}: there is no history; name the log as well, by --bootstrap-servers"
         )
@@ -263,7 +263,8 @@ def erase(arguments: argparse.Namespace) -> int:
         begun = True
         # Before topic `erasure` has it: a running history job then leaves the rewriting to this
         # process.
-        report.history = has_history(arguments.out)
+        history.refresh()
+        report.history = has_begun(history)
         if report.history:
             mark_erased(arguments.out, report.before)
         if servers:
@@ -338,14 +339,6 @@ def _time_ms(text: str | None, default: int) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1000)
-
-
-def open_history(url: str) -> HistoryReader:
-    """Open a history that has files; raises CommandError for any other."""
-    reader = HistoryReader(url)
-    if not reader.files():
-        raise CommandError(f"{url}: there is no history; `waylog history run` writes it")
-    return reader
 
 
 def _check_date(text: str) -> None:

@@ -130,16 +130,15 @@ def _name(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     import threading
 
+    from spark.fixes.begun_history import open_history
     from spark.runtime.tasks import open_engine
-    from waylog.history.history_reader import HistoryReader
     from waylog.observability.log_lines import configure_logging
     from waylog.process.notify import notify_ready
     from waylog.process.stop_signals import on_stop_signal
 
     configure_logging()
     logger = logging.getLogger("spark.places")
-    if not HistoryReader(arguments.history).files():
-        raise CommandError(f"{arguments.history}: there is no history; `waylog history run` first")
+    open_history(arguments.history)
     stopping = threading.Event()
     on_stop_signal(stopping.set)
     with ExitStack() as stack:
