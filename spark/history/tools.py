@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import sys
 import time
 from contextlib import ExitStack, contextmanager
@@ -16,9 +15,11 @@ import msgspec
 
 from spark.fixes.begun_history import has_begun, open_history
 from spark.history.chosen_devices import Chosen, chosen_devices
+from spark.history.export_file import export_file
 from waylog.cli import CommandError
 from waylog.config import ConfigError
 from waylog.history.history_reader import HistoryReader
+from waylog.process.storage_trouble import is_disk_full
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -212,21 +213,16 @@ def export(arguments: argparse.Namespace) -> int:
 def _output(name: str | None) -> Iterator[IO[bytes]]:
     """Give what to write into; a file gets its name when it is complete."""
     if name is None:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+        try:
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+        except OSError as error:
+            if error.filename is None and is_disk_full(error):
+                raise OSError(error.errno, error.strerror, "standard output") from error
+            raise
         return
-    path = Path(name).resolve()
-    if path.exists() and not path.is_file():  # such as a pipe
-        with path.open("wb") as stream:
-            yield stream
-        return
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with aside.open("xb") as stream:
-            yield stream
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
+    with export_file(Path(name).resolve()) as stream:
+        yield stream
 
 
 def erase(arguments: argparse.Namespace) -> int:
