@@ -469,8 +469,9 @@ class HistoryJob:
             or report.time - before.time >= _REPORT_MS
             or (report.trouble, report.wrote) != (before.trouble, before.wrote)
         ):
-            self._reported = report
-            write_report(Path(self._storage.path), report)
+            written = write_report(Path(self._storage.path), report)
+            # What could not be written is tried again at the next look.
+            self._reported = report if written else before
 
     def _report_ready(self) -> None:
         self._on_ready()
