@@ -24,7 +24,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 _ATTEMPTS: Final = 8
-#: The same for a NameNode that has not answered yet: its address may be wrong.
+#: The same for a NameNode that this process has not heard of yet: its address may be wrong.
 _FIRST_ATTEMPTS: Final = 3
 _FIRST_TIMEOUT_S: Final = 10.0
 _WAIT_S: Final = 0.25
@@ -39,6 +39,9 @@ _READ_BYTES: Final = 1 << 20
 _MISSING: Final = ("FileNotFoundException",)
 #: What asking again does not change.
 _REFUSED: Final = ("AccessControlException", "SecurityException", "AuthorizationException")
+
+#: The NameNodes that have answered this process.
+_answered: Final[set[str]] = set()
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -58,7 +61,6 @@ class WebHdfs(fs.FileSystemHandler):  # type: ignore[misc]
         self._opener = urllib.request.build_opener(_NoRedirect)
         # The DataNodes that did not answer, by transfer address, and the time when to ask again.
         self._mistrusted: dict[str, float] = {}
-        self._has_answered = False
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, WebHdfs) and other._address == self._address
@@ -89,7 +91,7 @@ class WebHdfs(fs.FileSystemHandler):  # type: ignore[misc]
         request = urllib.request.Request(  # noqa: S310
             url, data=data, method=method, headers=headers if method == "PUT" else {}
         )
-        timeout_s = _TIMEOUT_S if self._has_answered else _FIRST_TIMEOUT_S
+        timeout_s = _TIMEOUT_S if self._address in _answered else _FIRST_TIMEOUT_S
         try:
             with self._opener.open(request, timeout=timeout_s) as answer:
                 content: bytes = answer.read()
@@ -103,7 +105,7 @@ class WebHdfs(fs.FileSystemHandler):  # type: ignore[misc]
                 reason = json.loads(text)["RemoteException"]
             except (ValueError, KeyError, TypeError):
                 raise OSError(f"{self._address}: {error}") from error
-            self._has_answered = True
+            _answered.add(self._address)
             if reason["exception"] in _MISSING:
                 raise FileNotFoundError(reason["message"]) from None
             if reason["exception"] in _REFUSED:
@@ -124,7 +126,7 @@ class WebHdfs(fs.FileSystemHandler):  # type: ignore[misc]
             except (FileNotFoundError, PermissionError):
                 raise
             except OSError as error:
-                unknown = not self._has_answered
+                unknown = self._address not in _answered
                 last = _FIRST_ATTEMPTS - 1 if unknown else _ATTEMPTS - 1
                 if attempt >= last or (unknown and isinstance(error, TimeoutError)):
                     raise
@@ -139,7 +141,7 @@ class WebHdfs(fs.FileSystemHandler):  # type: ignore[misc]
             answer = json.loads(content) if content else None
         except ValueError as error:
             raise OSError(f"{self._address}: what answers there is no WebHDFS") from error
-        self._has_answered = True
+        _answered.add(self._address)
         return answer
 
     def get_file_info(self, paths: list[str]) -> list[fs.FileInfo]:
