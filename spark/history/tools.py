@@ -18,7 +18,8 @@ from spark.history.chosen_devices import Chosen, chosen_devices
 from spark.history.export_file import export_file
 from waylog.cli import CommandError
 from waylog.config import ConfigError
-from waylog.history.history_reader import HistoryReader
+from waylog.history.history_reader import HistoryReader, HistoryUnreadable
+from waylog.os_errors import describe_os_error
 from waylog.process.storage_trouble import is_disk_full
 
 if TYPE_CHECKING:
@@ -268,10 +269,11 @@ def erase(arguments: argparse.Namespace) -> int:
         if report.history:
             erase_history(arguments.out, report.before, report)
             keep_published(history)
-    except LogUnreachable as error:
+        report.places = erase_places(arguments.out, arguments.places, devices)
+    except (LogUnreachable, HistoryUnreadable, OSError) as error:
         done = "not all is erased: say it again" if begun else "nothing was erased"
-        raise CommandError(f"{error}; {done}") from error
-    report.places = erase_places(arguments.out, arguments.places, devices)
+        told = describe_os_error(error) if isinstance(error, OSError) else str(error)
+        raise CommandError(f"{told}; {done}") from error
     report.seconds = round(time.monotonic() - started, 3)
     _print_report(report, arguments)
     return 0

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.ports import reserved_ports
+from tests.spark.history.test_compaction import append, some_fixes
 from tests.spark.running import Running, append_fixes, make_fix
+from waylog.cli import main
 from waylog.history.history_reader import HistoryReader
 from waylog.history.storage import Storage
 from waylog.history.storage_errors import StorageUnavailable, shown_url, unavailable
@@ -124,3 +126,18 @@ def test_secrets_are_not_shown() -> None:
         "s3://bucket/a: AWS Error ACCESS_DENIED during x; has the account that the environment "
         "names the right to do this?"
     )
+
+
+def test_an_erasure_that_does_not_reach_the_places_says_that_not_all_is_erased(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (port,) = reserved_ports(1)
+    append(tmp_path / "history", some_fixes(50))
+    places = f"webhdfs://127.0.0.1:{port}/places"
+    words = ["history", "erase", "--out", str(tmp_path / "history"), "--places", places]
+    assert main([*words, "--device", "u/d2"]) == 1
+    assert "this can not be undone" in capsys.readouterr().err
+    assert main([*words, "--device", "u/d2", "--yes"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"waylog history: {places}: 127.0.0.1:{port}: Connection refused; ")
+    assert said.endswith("; not all is erased: say it again\n")
