@@ -6,11 +6,10 @@ import errno
 import os
 import re
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from waylog.process.storage_trouble import free_space, is_disk_full
+from waylog.process.storage_trouble import is_disk_full
 
 _TEXT_MAX: Final = 300
 #: What Arrow says of S3 before and after what matters.
@@ -71,7 +70,7 @@ def unavailable(url: str, error: OSError) -> StorageUnavailable:
     if "://" in url:
         return StorageUnavailable(number, _said(str(error)), shown_url(url))
     if is_disk_full(error):
-        reason = f"no room left, {free_space(Path(url))} free; make room, or name another folder"
+        reason = "no room left; make room, or name another folder"
     else:
         reason = os.strerror(error.errno) if error.errno else _first_line(str(error))
     named = None if is_disk_full(error) else _LOCAL_FILE.search(str(error))

@@ -78,7 +78,7 @@ class Job(Running):
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(500)
 @pytest.mark.parametrize(
     ("kind", "told"),
     [
@@ -94,8 +94,8 @@ def test_a_stream_whose_thread_has_died_ends_the_job(
     append_fixes(log, [make_fix("demo/phone", START_MS + number * 1000) for number in range(100)])
     job = Job(kind, *words, "--trigger-seconds", "0.3", "--batch-rows", "60")
     try:
-        job.await_line("batch 0:")
-        assert job.process.wait(30) == 1, job.said
+        job.await_line("batch 0:", timeout_s=200)
+        assert job.process.wait(60) == 1, job.said
         assert job.said.endswith(
             f"waylog history: {told}; start the history again, nothing is lost\n"
         )
