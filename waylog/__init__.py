@@ -14,7 +14,8 @@ __all__ = ["open_history"]
 def open_history(url: str) -> HistoryTable:
     """Open the history at a folder or URL (`s3://`, `webhdfs://`) as a table.
 
-    Raises waylog.config.ConfigError for a URL that cannot be opened, HistoryUnreadable.
+    A history that has no fixes yet is an empty table. Raises waylog.config.ConfigError for a URL
+    that is none, HistoryUnreadable for a folder that is missing or cannot be read.
     """
     # By name, as commands are: all others import from this folder, and it imports none of them.
     # Nor does what wants only the package's name load pyarrow.

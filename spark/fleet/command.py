@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from datetime import date
 from typing import Any, Final
 
+from spark.runtime.told_errors import told_errors
 from waylog.config import ConfigError, DataDirectory
 from waylog.observability.log_lines import one_line
 
@@ -75,10 +76,15 @@ def _date(text: str) -> str:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run one analysis and print it."""
+    with told_errors(arguments.history):
+        return _run(arguments)
+
+
+def _run(arguments: argparse.Namespace) -> int:
     import msgspec
 
+    from spark.fixes.begun_history import open_history
     from spark.fleet import analyses as fleet
-    from spark.history.tools import open_history
 
     if arguments.first and arguments.last and arguments.first > arguments.last:
         raise ConfigError(f"--from {arguments.first} is later than --to {arguments.last}")

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from spark.runtime.checkpoint import check_checkpoint
+from spark.runtime.masters import check_master_form
+from spark.runtime.told_errors import told_errors
 from waylog.cli import CommandError
 from waylog.config import (
     DEFAULT_BOOTSTRAP_SERVERS,
@@ -26,8 +28,6 @@ _OF_SPARK: Final = {
     "source": "python", "jars": "", "packages": "", "master": "local[2]", "checkpoint": None,
     "on_stall": "wait",
 }  # fmt: skip
-#: Spark's forms of a master URL (org.apache.spark.SparkMasterRegex).
-_MASTER: Final = re.compile(r"local(-cluster)?(\[.*\])?|(spark|k8s)://.+|yarn")
 #: A scheme (`file:`, `local:`, `https:`) or a pattern.
 _FOUND_BY_SPARK: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:|[*?\[{]")
 
@@ -255,12 +255,13 @@ def _add_erase(subparsers: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run one subcommand."""
-    if arguments.action == "run":
-        return _run(arguments)
-    from spark.history import tools as history_tools
+    with told_errors(arguments.out):
+        if arguments.action == "run":
+            return _run(arguments)
+        from spark.history import tools as history_tools
 
-    action: Callable[[argparse.Namespace], int] = getattr(history_tools, arguments.action)
-    return action(arguments)
+        action: Callable[[argparse.Namespace], int] = getattr(history_tools, arguments.action)
+        return action(arguments)
 
 
 def check(arguments: argparse.Namespace) -> None:
@@ -302,11 +303,7 @@ def _check_spark(arguments: argparse.Namespace) -> None:
             "--no-history)"
         )
     check_checkpoint(arguments.out, arguments.checkpoint)
-    if not _MASTER.fullmatch(arguments.master):
-        raise ConfigError(
-            f"--master {arguments.master}: local[N], spark://HOST:PORT, k8s://URL or yarn is "
-            "expected"
-        )
+    check_master_form(arguments.master)
     for jar in _listed(arguments.jars):
         # Spark itself looks for what these stand for.
         if not _FOUND_BY_SPARK.search(jar) and not Path(jar).is_file():
@@ -324,6 +321,7 @@ def _listed(text: str) -> list[str]:
 def _run(arguments: argparse.Namespace) -> int:
     """Write the history until a signal, or until the end of the log with --once."""
     from spark.history.job import HistoryJob, HistorySettings
+    from waylog.history.storage_errors import shown_url
     from waylog.observability.log_lines import configure_logging
     from waylog.process.notify import notify_ready
     from waylog.process.stop_limit import StopLimit
@@ -353,7 +351,8 @@ def _run(arguments: argparse.Namespace) -> int:
     logger = logging.getLogger("spark.history")
 
     def on_ready() -> None:
-        logger.info("history of %s is written to %s", settings.bootstrap_servers, settings.out)
+        where = shown_url(settings.out)
+        logger.info("history of %s is written to %s", settings.bootstrap_servers, where)
         notify_ready()
 
     limit = StopLimit()

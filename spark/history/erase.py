@@ -32,7 +32,7 @@ from waylog.history.history_reader import (
     device_runs,
     read_erased,
 )
-from waylog.history.storage import LOCK, Storage
+from waylog.history.storage import Storage
 from waylog.kafka.clients import LogUnreachable, client_config
 from waylog.kafka.librdkafka_producer import append_records
 from waylog.kafka.ranges.topic_reader import read_topic
@@ -130,13 +130,6 @@ def mark_erased(history: str, erased: Mapping[str, int], *, rewritten: bool = Fa
             known[device] = ErasedDevice(device, before, rewritten)
     storage.open_folder()
     storage.replace_bytes(ERASED, msgspec.json.encode(list(known.values())))
-
-
-def has_history(history: str) -> bool:
-    """Return whether there is a history, even one without fixes."""
-    storage = Storage(history)
-    begun = storage.exists(ERASED) or storage.exists(LOCK)
-    return begun or bool(HistoryReader(history).files())
 
 
 def erase_history(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Collection
 from functools import partial
 from typing import Final
 
@@ -103,6 +104,15 @@ class ErasureApplier:
         if self._places is not None and HistoryReader(self._out).files():
             report.places = erase_places(self._out, self._places, report.devices)
         logger.info(
-            "%d devices were erased elsewhere: %d fixes and %d places went",
-            *(len(pending), report.rows, report.places),
+            "erased elsewhere: %s; %d fixes and %d places went",
+            *(counted(pending), report.rows, report.places),
         )
+
+
+def counted(owners: Collection[str]) -> str:
+    """Return how many devices (`user/device`) and users there are among the owners of data."""
+    devices = sum("/" in each for each in owners)
+    numbers = {"device": devices, "user": len(owners) - devices}
+    return " and ".join(
+        f"{number} {what}{'' if number == 1 else 's'}" for what, number in numbers.items() if number
+    )

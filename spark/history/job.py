@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from spark.fixes.log_source import open_log
 from spark.fixes.staging import StagedFile
@@ -25,7 +25,9 @@ from spark.history.health.job_status import JobStatus
 from spark.history.health.query_progress import QueryProgress
 from spark.history.health.thread_steps import ThreadSteps
 from spark.history.periodic_compaction import PeriodicCompaction
+from spark.history.stream_query import StreamDied, await_end, check_fatal, stop_query
 from spark.runtime.checkpoint import check_checkpoint
+from spark.runtime.reasons import reason_of
 from spark.runtime.session import (
     DEFAULT_MASTER,
     close_session,
@@ -37,6 +39,7 @@ from spark.runtime.watched import watched
 from waylog.cli import CommandError
 from waylog.history.job_report import JobReport, remove_report, write_report
 from waylog.history.storage import Storage
+from waylog.history.storage_errors import unavailable
 from waylog.kafka.clients import LogForbidden, LogUnreachable
 from waylog.kafka.ranges.log_ranges import Watermarks
 from waylog.kafka.topics import LOCATION
@@ -48,7 +51,6 @@ from waylog.process.watchdog import ProgressWatchdog
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
     from spark.history.erasure_applier import ErasureApplier
     from spark.runtime.tasks import Engine
@@ -57,9 +59,6 @@ logger = logging.getLogger(__name__)
 
 #: Seconds that a run with `once` waits for a log that does not answer.
 _ONCE_WAIT_S: Final = 2.0
-
-# Seconds that a stop waits for the end of a batch.
-_BATCH_END_S: Final = 3.0
 
 # Seconds until it is looked again whether a missing right has been given.
 _FORBIDDEN_WAIT_S: Final = 5.0
@@ -307,6 +306,10 @@ class HistoryJob:
                 self._files.open()
                 self._repeat(self._run_arrow_batches)
             self._end_places(engine)
+        except StreamDied:
+            # What it would be asked at its end may hang.
+            kill_session(session)
+            raise
         finally:
             close_session(session)
 
@@ -362,7 +365,7 @@ class HistoryJob:
     def _repeat(self, run: Callable[[], None]) -> None:
         """Run until the end of the log (`once`) or a stop; restart after failures.
 
-        Raises Stalled if another engine is to go on.
+        Raises Stalled if another engine is to go on, StreamDied if only a new process can.
         """
         failures = 0
         while not self._stopping.is_set():
@@ -373,23 +376,32 @@ class HistoryJob:
                 run()
                 if self._settings.once:
                     break
-            except Stalled:
+            except (Stalled, StreamDied):
                 raise
             except Exception as error:
                 if self._stopping.is_set():
                     break
+                check_fatal(error)
                 if self._settings.once or isinstance(error, CommandError):
-                    raise CommandError(_reason(error)) from error
+                    raise CommandError(self._reason(error)) from error
                 self._check_spark_runs(error)
                 # A stream that ran for a minute is restarted at once.
                 failures = 0 if time.monotonic() - started > 60 else failures + 1
                 wait_s = _RESTART_WAIT_S[min(failures, len(_RESTART_WAIT_S) - 1)]
                 logger.error(
-                    "the stream ended, it starts again: %s", _reason(error), exc_info=_ours(error)
+                    "the stream ended, it starts again: %s",
+                    self._reason(error),
+                    exc_info=_ours(error),
                 )
-                self._status.failed(_reason(error))
+                self._status.failed(self._reason(error))
                 self._check_stall()
                 self._stopping.wait(wait_s)
+
+    def _reason(self, error: Exception) -> str:
+        """Return in one line what has gone wrong, with the history's place where it was that."""
+        if isinstance(error, OSError) and error.filename is None:
+            error = unavailable(self._storage.place, error)
+        return reason_of(error)
 
     def _check_stall(self) -> None:
         """Raise Stalled if Spark has written nothing for too long, and arrow is to go on then."""
@@ -430,10 +442,10 @@ class HistoryJob:
         self._report_ready()
         try:
             progress = QueryProgress(session, query, self._watchdog.advanced, self._status.in_phase)
-            _await(query, self._stopping, progress)
+            await_end(query, self._stopping, progress.look, once=self._settings.once)
         finally:
             if self._stopping.is_set():
-                _stop_query(query)
+                stop_query(query)
 
     def _report_no_more(self) -> None:
         # The supervisor ends a process that hangs so that it prints where its threads are.
@@ -457,8 +469,9 @@ class HistoryJob:
             or report.time - before.time >= _REPORT_MS
             or (report.trouble, report.wrote) != (before.trouble, before.wrote)
         ):
-            self._reported = report
-            write_report(Path(self._storage.path), report)
+            written = write_report(Path(self._storage.path), report)
+            # What could not be written is tried again at the next look.
+            self._reported = report if written else before
 
     def _report_ready(self) -> None:
         self._on_ready()
@@ -513,11 +526,13 @@ class HistoryJob:
             publish_places(servers, self._settings.places, written.changed)
         except Exception as error:
             if not self._stopping.is_set():
-                logger.error("places were not computed: %s", _reason(error), exc_info=_ours(error))
+                logger.error(
+                    "places were not computed: %s", self._reason(error), exc_info=_ours(error)
+                )
             # The next round is due even if no fix comes.
             self._new_rows.set()
             if self._settings.once:
-                raise CommandError(_reason(error)) from error
+                raise CommandError(self._reason(error)) from error
 
 
 def read_landed(session: SparkSession, settings: HistorySettings, storage: Storage) -> DataFrame:
@@ -570,41 +585,7 @@ def _read_landed_jvm(
     )
 
 
-def _await(query: StreamingQuery, stopping: threading.Event, progress: QueryProgress) -> None:
-    """Wait until the query ends (raises its error) or a stop is requested."""
-    while not stopping.is_set():
-        progress.look()
-        # Wait in steps: Python's signal handlers run between them.
-        if query.awaitTermination(1):
-            return
-
-
-def _stop_query(query: StreamingQuery) -> None:
-    try:
-        # Stop between two batches, so that a restart has nothing to repeat.
-        deadline = time.monotonic() + _BATCH_END_S
-        while query.status["isTriggerActive"] and time.monotonic() < deadline:
-            time.sleep(0.05)
-        query.stop()
-    except Exception as error:
-        # A signal to the whole process group has ended the JVM already: nothing is left to stop.
-        logger.debug("the stream was not stopped: %s", error)
-
-
 def _ours(error: Exception) -> Exception | None:
     """Return an error that only a mistake in this program can cause, for its traceback."""
     mistakes = AttributeError, AssertionError, LookupError, NameError, TypeError
     return error if isinstance(error, mistakes) else None
-
-
-def _reason(error: BaseException) -> str:
-    """Return the informative line of a Spark exception."""
-    text = str(error)
-    lines: list[Any] = [line.strip() for line in text.splitlines() if line.strip()]
-    telling = [
-        line
-        for line in lines
-        if not line.startswith(("at ", "File ", "Traceback", "^", "JVM stacktrace", "..."))
-    ]
-    known = [line for line in telling if "Unreachable" in line or "Error: " in line]
-    return " ".join((known or telling or [type(error).__name__])[:1])[:500]

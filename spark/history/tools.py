@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import sys
 import time
 from contextlib import ExitStack, contextmanager
@@ -14,10 +13,14 @@ from typing import IO, TYPE_CHECKING
 
 import msgspec
 
+from spark.fixes.begun_history import has_begun, open_history
 from spark.history.chosen_devices import Chosen, chosen_devices
+from spark.history.export_file import export_file
 from waylog.cli import CommandError
 from waylog.config import ConfigError
-from waylog.history.history_reader import HistoryReader
+from waylog.history.history_reader import HistoryReader, HistoryUnreadable
+from waylog.os_errors import describe_os_error
+from waylog.process.storage_trouble import is_disk_full
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -211,21 +214,16 @@ def export(arguments: argparse.Namespace) -> int:
 def _output(name: str | None) -> Iterator[IO[bytes]]:
     """Give what to write into; a file gets its name when it is complete."""
     if name is None:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+        try:
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+        except OSError as error:
+            if error.filename is None and is_disk_full(error):
+                raise OSError(error.errno, error.strerror, "standard output") from error
+            raise
         return
-    path = Path(name).resolve()
-    if path.exists() and not path.is_file():  # such as a pipe
-        with path.open("wb") as stream:
-            yield stream
-        return
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with aside.open("xb") as stream:
-            yield stream
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
+    with export_file(Path(name).resolve()) as stream:
+        yield stream
 
 
 def erase(arguments: argparse.Namespace) -> int:
@@ -235,7 +233,6 @@ def erase(arguments: argparse.Namespace) -> int:
         erase_history,
         erase_places,
         erase_topics,
-        has_history,
         mark_erased,
     )
     from waylog.kafka.clients import LogUnreachable
@@ -244,7 +241,7 @@ def erase(arguments: argparse.Namespace) -> int:
     chosen = chosen_devices(arguments.user, arguments.device)
     servers = arguments.bootstrap_servers
     history = HistoryReader(arguments.out)
-    if not servers and not has_history(arguments.out):
+    if not servers and not has_begun(history):
         raise CommandError(
             f"{arguments.out}: there is no history; name the log as well, by --bootstrap-servers"
         )
@@ -263,7 +260,8 @@ def erase(arguments: argparse.Namespace) -> int:
         begun = True
         # Before topic `erasure` has it: a running history job then leaves the rewriting to this
         # process.
-        report.history = has_history(arguments.out)
+        history.refresh()
+        report.history = has_begun(history)
         if report.history:
             mark_erased(arguments.out, report.before)
         if servers:
@@ -271,10 +269,11 @@ def erase(arguments: argparse.Namespace) -> int:
         if report.history:
             erase_history(arguments.out, report.before, report)
             keep_published(history)
-    except LogUnreachable as error:
+        report.places = erase_places(arguments.out, arguments.places, devices)
+    except (LogUnreachable, HistoryUnreadable, OSError) as error:
         done = "not all is erased: say it again" if begun else "nothing was erased"
-        raise CommandError(f"{error}; {done}") from error
-    report.places = erase_places(arguments.out, arguments.places, devices)
+        told = describe_os_error(error) if isinstance(error, OSError) else str(error)
+        raise CommandError(f"{told}; {done}") from error
     report.seconds = round(time.monotonic() - started, 3)
     _print_report(report, arguments)
     return 0
@@ -338,14 +337,6 @@ def _time_ms(text: str | None, default: int) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1000)
-
-
-def open_history(url: str) -> HistoryReader:
-    """Open a history that has files; raises CommandError for any other."""
-    reader = HistoryReader(url)
-    if not reader.files():
-        raise CommandError(f"{url}: there is no history; `waylog history run` writes it")
-    return reader
 
 
 def _check_date(text: str) -> None:

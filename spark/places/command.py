@@ -8,6 +8,8 @@ import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from spark.runtime.reasons import reason_of
+from spark.runtime.told_errors import is_expected, told_errors
 from waylog.cli import CommandError
 from waylog.config import DEFAULT_BOOTSTRAP_SERVERS, ConfigError, DataDirectory
 from waylog.observability.log_lines import one_line
@@ -90,7 +92,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compute, show or name places."""
-    return {"run": _run, "show": _show, "name": _name}[arguments.action](arguments)
+    runs = arguments.action == "run"
+    places = arguments.out if runs else arguments.places
+    with told_errors(arguments.history if runs else places, places):
+        return {"run": _run, "show": _show, "name": _name}[arguments.action](arguments)
 
 
 def _name(arguments: argparse.Namespace) -> int:
@@ -125,16 +130,15 @@ def _name(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     import threading
 
+    from spark.fixes.begun_history import open_history
     from spark.runtime.tasks import open_engine
-    from waylog.history.history_reader import HistoryReader
     from waylog.observability.log_lines import configure_logging
     from waylog.process.notify import notify_ready
     from waylog.process.stop_signals import on_stop_signal
 
     configure_logging()
     logger = logging.getLogger("spark.places")
-    if not HistoryReader(arguments.history).files():
-        raise CommandError(f"{arguments.history}: there is no history; `waylog history run` first")
+    open_history(arguments.history)
     stopping = threading.Event()
     on_stop_signal(stopping.set)
     with ExitStack() as stack:
@@ -148,9 +152,10 @@ def _run(arguments: argparse.Namespace) -> int:
             except Exception as error:
                 if stopping.is_set():
                     break
+                reason = f"places were not computed: {reason_of(error)}"
                 if arguments.once:
-                    raise CommandError(f"places were not computed: {error}") from error
-                logger.exception("places were not computed")
+                    raise CommandError(reason) from error
+                logger.error("%s", reason, exc_info=None if is_expected(error) else error)
             if arguments.once or stopping.wait(arguments.interval):
                 break
     return 0

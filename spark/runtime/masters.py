@@ -14,9 +14,14 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from waylog.cli import CommandError
 from waylog.config import ConfigError, parse_endpoint
 
-_LOCAL: Final = re.compile(r"local(-cluster)?(\[[^\]]+\])?")
+#: Spark's forms (org.apache.spark.SparkMasterRegex); with no thread it does not start.
+_LOCAL: Final = re.compile(
+    r"local(\[(\*|0*[1-9][0-9]*)(\s*,\s*[0-9]+)?\])?"
+    r"|local-cluster\[\s*[0-9]+\s*,\s*[0-9]+\s*,\s*[0-9]+\s*\]"
+)
 _STANDALONE: Final = "spark://"
 _KUBERNETES: Final = "k8s://"
 _YARN: Final = "yarn"
@@ -27,8 +32,14 @@ _HTTP_PORT: Final = 80
 _CONNECT_S: Final = 10.0
 
 
+def check_master_form(master: str) -> None:
+    """Raise ConfigError for a master that Spark does not know."""
+    if not _LOCAL.fullmatch(master) and master != _YARN:
+        list(_addresses(master))
+
+
 def check_master(master: str, environment: Mapping[str, str] | None = None) -> None:
-    """Raise ConfigError for a master that Spark does not know or that does not answer.
+    """Raise ConfigError for a master that Spark does not know, CommandError if none answers.
 
     Blocks for some seconds at most.
     """
@@ -46,7 +57,7 @@ def check_master(master: str, environment: Mapping[str, str] | None = None) -> N
             reasons.append(f"{host}:{port}: {error.strerror or error}")
         else:
             return
-    raise ConfigError(f"--master {master}: nothing answers there ({'; '.join(reasons)})")
+    raise CommandError(f"--master {master}: nothing answers there ({'; '.join(reasons)})")
 
 
 def _check_yarn(environment: Mapping[str, str]) -> None:
@@ -82,5 +93,6 @@ def _addresses(master: str) -> Iterator[tuple[str, int]]:
             yield host, port or (_HTTP_PORT if parts.scheme == "http" else _HTTPS_PORT)
             return
     raise ConfigError(
-        f"--master {master}: Spark knows local[N], spark://HOST:PORT, yarn and k8s://HOST:PORT"
+        f"--master {master}: local, local[N] (N threads, or *), spark://HOST:PORT, "
+        "k8s://https://HOST:PORT or yarn is expected"
     )

@@ -77,8 +77,8 @@ def open_session(
 
     `jars` are paths or URLs, `packages` Maven coordinates. With `planning_only`, no rows pass
     through the JVM, so that it need not optimise its code. Raises ConfigError when there is no
-    Java, for a master that does not answer, and if Spark does not start; CommandError if its JVM
-    ends before it answers.
+    Java, and if Spark cannot start; CommandError for a master that does not answer, and if Spark
+    may start the next time.
     """
     check_master(master)
     _prepare_environment(master)
@@ -103,7 +103,8 @@ def open_session(
     except (PySparkException, Py4JError, OSError) as error:
         logger.debug("Spark does not start", exc_info=True)
         message = f"Spark does not start with --master {master}: {_reason(error)}"
-        raise (CommandError if _may_pass(error) else ConfigError)(message) from error
+        may_pass = not master.startswith("local") or _may_pass(error)
+        raise (CommandError if may_pass else ConfigError)(message) from error
     session.sparkContext.setLogLevel("ERROR")
     return session
 

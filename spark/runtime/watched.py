@@ -22,7 +22,7 @@ def watched(name: str, work: Callable[[], T], look: Callable[[], object], every_
     def run() -> None:
         try:
             ended.set_result(work())
-        except Exception as error:
+        except BaseException as error:  # nobody else would hear of it
             ended.set_exception(error)
 
     look()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
-from urllib.parse import urlsplit
 
 import msgspec
 import numpy as np
@@ -21,6 +20,7 @@ from waylog.history.file_names import HistoryFile
 from waylog.history.history_reader import HistoryReader, HistoryUnreadable
 from waylog.history.row_groups import read_row_groups
 from waylog.history.row_layout import to_rows
+from waylog.history.storage_errors import shown_url
 from waylog.kafka.ranges.log_ranges import Range
 from waylog.kafka.topics import LOCATION
 from waylog.malformed import MALFORMED
@@ -66,10 +66,7 @@ class HistoryRows:
     @property
     def place(self) -> str:
         """The folder or URL, without a password."""
-        if "://" not in self._url:
-            return self._url
-        address = urlsplit(self._url)
-        return address._replace(netloc=address.netloc.rpartition("@")[2], query="").geturl()
+        return shown_url(self._url)
 
     def refresh(self) -> None:
         """List the files again. Raises ConfigError for a URL that cannot be opened."""

@@ -17,6 +17,7 @@ from waylog.history.history_reader import (
     period_bounds_ms,
 )
 from waylog.history.row_layout import STORED_SCHEMA, to_stored
+from waylog.history.storage_errors import unavailable
 
 if TYPE_CHECKING:
     import duckdb
@@ -43,11 +44,17 @@ class HistoryTable:
     """
 
     def __init__(self, url: str) -> None:
-        """Raises ConfigError for a URL that cannot be opened, HistoryUnreadable."""
+        """Raises ConfigError for what is no URL; HistoryUnreadable, also for a missing folder."""
         try:
             self._reader = HistoryReader(url)
+            storage = self._reader.storage
+            if not self._reader.files() and not storage.is_there():
+                raise HistoryUnreadable(
+                    f"{storage.path if storage.local else storage.place}: there is no such folder; "
+                    "name that of a history, which `waylog history run` writes"
+                )
         except OSError as error:
-            raise HistoryUnreadable(f"{url}: {error}") from error
+            raise HistoryUnreadable(str(unavailable(url, error))) from error
 
     @property
     def schema(self) -> pa.Schema:
@@ -170,7 +177,7 @@ class HistoryTable:
         try:
             self._reader.refresh()
         except OSError as error:
-            raise HistoryUnreadable(f"{self._reader.storage.url}: {error}") from error
+            raise HistoryUnreadable(str(unavailable(self._reader.storage.place, error))) from error
 
     def _current(self, start: Moment | None, stop: Moment | None) -> list[HistoryFile]:
         from_ms, stop_ms = _bounds_ms(start, stop)
@@ -181,7 +188,7 @@ class HistoryTable:
         files = self._current(start, stop)
         if older := sum(is_outdated(file.path) for file in files):
             raise HistoryUnreadable(
-                f"{self._reader.storage.url}: {older} files are of an earlier version and have "
+                f"{self._reader.storage.place}: {older} files are of an earlier version and have "
                 "other columns; `waylog history compact` rewrites them, and `table` reads them"
             )
         return files
@@ -201,7 +208,7 @@ class HistoryTable:
         except FileNotFoundError:
             raise
         except (OSError, pa.ArrowException) as error:
-            raise HistoryUnreadable(f"{self._reader.storage.url}: {error}") from error
+            raise HistoryUnreadable(f"{self._reader.storage.place}: {error}") from error
         return pa.Table.from_batches(found, schema)
 
 

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from waylog.malformed import MALFORMED
+from waylog.process.storage_trouble import is_disk_full
 
 #: Readers of Parquet pass over names that begin so.
 FILE: Final = "_job.json"
@@ -38,12 +39,30 @@ class JobReport(msgspec.Struct, frozen=True):
         return self.trouble
 
 
-def write_report(folder: Path, report: JobReport) -> None:
-    """Exchange the report in a folder; one that cannot be written is left out."""
+def write_report(folder: Path, report: JobReport) -> bool:
+    """Exchange the report in a folder; return whether it could be written.
+
+    On a full disk it is written over the one before, which has its room already.
+    """
     aside = folder / f"{FILE}.new"
-    with suppress(OSError):
-        aside.write_bytes(msgspec.json.encode(report))
+    content = msgspec.json.encode(report)
+    try:
+        aside.write_bytes(content)
         aside.replace(folder / FILE)
+    except OSError as error:
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
+        return is_disk_full(error) and _written_over(folder / FILE, content)
+    return True
+
+
+def _written_over(path: Path, content: bytes) -> bool:
+    # One write: a reader that comes between this and the cut reads no JSON, and asks again.
+    try:
+        with path.open("r+b", buffering=0) as file:
+            return file.write(content) == len(content) == file.truncate(len(content))
+    except OSError:
+        return False
 
 
 def read_report(folder: Path) -> JobReport | None:

@@ -6,9 +6,11 @@ import csv
 import io
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import IO, Any, Final, Protocol
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -25,6 +27,9 @@ from waylog.track_elements import (
     kml_track,
     xml_text,
 )
+
+#: Two fixes that are farther apart in degrees of longitude have the antimeridian between them.
+_HALF_TURN: Final = 180.0
 
 
 class TrackWriter(Protocol):
@@ -128,7 +133,11 @@ class KmlWriter:
 
 
 class GeoJsonWriter:
-    """GeoJSON (RFC 7946): one feature per device and day, with its times in `coordTimes`."""
+    """GeoJSON (RFC 7946): one feature per device and day, with its times in `coordTimes`.
+
+    A day that crosses the antimeridian has one for each side of it (section 3.1.9). No point is
+    made where it crosses: each is a fix.
+    """
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._write = stream.write
@@ -141,7 +150,13 @@ class GeoJsonWriter:
         self._device = device
 
     def day(self, rows: pa.Table) -> None:
-        """Write one feature."""
+        """Write one feature, or more if the day crosses the antimeridian."""
+        lons = rows["lon"].to_numpy()
+        crossings = (np.flatnonzero(np.abs(np.diff(lons)) > _HALF_TURN) + 1).tolist()
+        for start, stop in pairwise([0, *crossings, len(lons)]):
+            self._feature(rows.slice(start, stop - start))
+
+    def _feature(self, rows: pa.Table) -> None:
         coordinates = [
             [lon, lat] if altitude is None else [lon, lat, altitude]
             for lat, lon, altitude in _places(rows)

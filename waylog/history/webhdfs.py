@@ -16,6 +16,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from typing import IO, Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -23,6 +24,9 @@ import pyarrow as pa
 from pyarrow import fs
 
 _ATTEMPTS: Final = 8
+#: The same for a NameNode that this process has not heard of yet: its address may be wrong.
+_FIRST_ATTEMPTS: Final = 3
+_FIRST_TIMEOUT_S: Final = 10.0
 _WAIT_S: Final = 0.25
 _TIMEOUT_S: Final = 30.0
 _MISTRUST_S: Final = 600.0
@@ -33,6 +37,11 @@ _SPOOL_BYTES: Final = 8 << 20
 _READ_BYTES: Final = 1 << 20
 
 _MISSING: Final = ("FileNotFoundException",)
+#: What asking again does not change.
+_REFUSED: Final = ("AccessControlException", "SecurityException", "AuthorizationException")
+
+#: The NameNodes that have answered this process.
+_answered: Final[set[str]] = set()
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -76,14 +85,15 @@ class WebHdfs(fs.FileSystemHandler):  # type: ignore[misc]
     def _ask(self, method: str, url: str, data: Any = None, size: int = 0) -> bytes | str:
         """Send one request; return the content of the answer, or the address of a redirect.
 
-        Raises OSError: FileNotFoundError, or another one that a retry may cure.
+        Raises OSError: FileNotFoundError, PermissionError, or another one that a retry may cure.
         """
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
         request = urllib.request.Request(  # noqa: S310
             url, data=data, method=method, headers=headers if method == "PUT" else {}
         )
+        timeout_s = _TIMEOUT_S if self._address in _answered else _FIRST_TIMEOUT_S
         try:
-            with self._opener.open(request, timeout=_TIMEOUT_S) as answer:
+            with self._opener.open(request, timeout=timeout_s) as answer:
                 content: bytes = answer.read()
                 return content
         except urllib.error.HTTPError as error:
@@ -95,17 +105,44 @@ class WebHdfs(fs.FileSystemHandler):  # type: ignore[misc]
                 reason = json.loads(text)["RemoteException"]
             except (ValueError, KeyError, TypeError):
                 raise OSError(f"{self._address}: {error}") from error
+            _answered.add(self._address)
             if reason["exception"] in _MISSING:
                 raise FileNotFoundError(reason["message"]) from None
+            if reason["exception"] in _REFUSED:
+                raise PermissionError(f"{reason['exception']}: {reason['message']}") from None
             raise OSError(f"{reason['exception']}: {reason['message']}") from None
+        except urllib.error.URLError as error:
+            raise _unanswered(urlsplit(url).netloc, error.reason) from error
+        except OSError as error:
+            raise _unanswered(urlsplit(url).netloc, error) from error
         except http.client.HTTPException as error:
-            raise OSError(f"{self._address}: {error!r}") from error
+            raise OSError(f"{self._address}: no answer of HTTP: {error!r}") from error
+
+    def _retried(self, action: Callable[[int], bytes | str]) -> bytes | str:
+        """Call an action with the number of the attempt, until it does not fail any more."""
+        for attempt in range(_ATTEMPTS):
+            try:
+                return action(attempt)
+            except (FileNotFoundError, PermissionError):
+                raise
+            except OSError as error:
+                unknown = self._address not in _answered
+                last = _FIRST_ATTEMPTS - 1 if unknown else _ATTEMPTS - 1
+                if attempt >= last or (unknown and isinstance(error, TimeoutError)):
+                    raise
+                time.sleep(_WAIT_S * 2**attempt if attempt < 5 else _WAIT_S * 32)
+        raise AssertionError
 
     def _call(self, method: str, path: str, operation: str, **options: str) -> Any:
         """Ask the NameNode, with retries."""
         url = self._url(path, operation, options)
-        content = _retried(lambda _: self._ask(method, url))
-        return json.loads(content) if content else None
+        content = self._retried(lambda _: self._ask(method, url))
+        try:
+            answer = json.loads(content) if content else None
+        except ValueError as error:
+            raise OSError(f"{self._address}: what answers there is no WebHDFS") from error
+        _answered.add(self._address)
+        return answer
 
     def get_file_info(self, paths: list[str]) -> list[fs.FileInfo]:
         """Return what each of some paths names."""
@@ -171,7 +208,7 @@ class WebHdfs(fs.FileSystemHandler):  # type: ignore[misc]
                     return b""
                 raise
 
-        _retried(rename)
+        self._retried(rename)
 
     def copy_file(self, source: str, target: str) -> None:
         """Copy a file through this process."""
@@ -211,13 +248,13 @@ class WebHdfs(fs.FileSystemHandler):  # type: ignore[misc]
                 if len(content) != length:
                     raise OSError(f"{path}: {len(content)} of {length} bytes came")
                 return content
-            except FileNotFoundError:
+            except (FileNotFoundError, PermissionError):
                 raise
             except OSError:
                 self._mistrust(location)
                 raise
 
-        content = _retried(fetch)
+        content = self._retried(fetch)
         assert isinstance(content, bytes)
         return content
 
@@ -229,11 +266,13 @@ class WebHdfs(fs.FileSystemHandler):  # type: ignore[misc]
             stream.seek(0)
             try:
                 return self._ask("PUT", location, stream, size)
+            except PermissionError:
+                raise
             except OSError:
                 self._mistrust(location)
                 raise
 
-        _retried(send)
+        self._retried(send)
 
     def _data_node(self, method: str, path: str, operation: str, options: dict[str, str]) -> str:
         """Return the DataNode's URL for a file's content, avoiding those that did not answer."""
@@ -276,18 +315,13 @@ class WebHdfs(fs.FileSystemHandler):  # type: ignore[misc]
         return None
 
 
-def _retried(action: Any) -> bytes | str:
-    for attempt in range(_ATTEMPTS):
-        try:
-            result: bytes | str = action(attempt)
-            return result
-        except FileNotFoundError:
-            raise
-        except OSError:
-            if attempt == _ATTEMPTS - 1:
-                raise
-            time.sleep(_WAIT_S * 2**attempt if attempt < 5 else _WAIT_S * 32)
-    raise AssertionError
+def _unanswered(address: str, reason: object) -> OSError:
+    """Return the error of a server that gives no answer."""
+    if isinstance(reason, TimeoutError):
+        return TimeoutError(f"{address}: timed out")
+    if isinstance(reason, OSError) and reason.strerror:
+        return OSError(f"{address}: {reason.strerror}")
+    return OSError(f"{address}: {reason}")
 
 
 def _info(path: str, status: dict[str, Any]) -> fs.FileInfo:

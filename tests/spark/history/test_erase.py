@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from spark.fixes.staging import StagedFile, land
 from spark.history.erase import ErasureReport, erase_topics
+from spark.history.erasure_applier import counted
 from spark.history.files import HistoryFiles
 from spark.places.job import write_places
 from spark.places.topics import append_edit, publish_places, read_edits
@@ -380,3 +381,15 @@ def test_an_erasure_that_cannot_begin_says_so(
     said = capsys.readouterr().err
     assert f"no Kafka broker answers at {servers}" in said
     assert "nothing was erased" in said
+
+
+@pytest.mark.parametrize(
+    ("owners", "said"),
+    [
+        (["ada", "ada/phone"], "1 device and 1 user"),
+        (["ada/phone", "ada/watch"], "2 devices"),
+        (["ada", "bob"], "2 users"),
+    ],
+)
+def test_users_are_not_counted_as_devices(owners: list[str], said: str) -> None:
+    assert counted(owners) == said

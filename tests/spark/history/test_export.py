@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import gpxpy
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from lxml import etree
@@ -21,7 +22,7 @@ from tests.spark.history.test_compaction import append, compact, some_fixes
 from waylog.cli import main
 from waylog.history.device_rows import rows_by_device
 from waylog.history.history_reader import HistoryReader
-from waylog.history.row_layout import to_rows
+from waylog.history.row_layout import HISTORY_SCHEMA, to_rows
 from waylog.history.track_writers import CsvWriter, GeoJsonWriter
 
 
@@ -148,6 +149,30 @@ def test_all_devices_that_fit_are_read_in_one_pass(
     monkeypatch.setattr(reader.storage, "open_input", counted)
     export(reader, rows, CsvWriter(io.BytesIO()), 0, 2**62)
     assert sorted(opened) == sorted(file.path for file in reader.files())
+
+
+def test_geojson_is_cut_at_the_antimeridian() -> None:
+    fixes = some_fixes(5).to_pylist()
+    for fix, lon in zip(fixes, (179.5, 179.9, -179.9, -179.8, 180.0), strict=True):
+        fix["lon"] = lon
+    stream = io.BytesIO()
+    writer = GeoJsonWriter(stream)
+    writer.begin("u/d1")
+    writer.day(pa.Table.from_pylist(fixes, HISTORY_SCHEMA))
+    writer.end()
+    writer.close()
+    features = json.loads(stream.getvalue())["features"]
+    assert [
+        ([each[0] for each in _line(feature)], len(feature["properties"]["coordTimes"]))
+        for feature in features
+    ] == [([179.5, 179.9], 2), ([-179.9, -179.8], 2), ([180.0], 1)]
+    assert [each["geometry"]["type"] for each in features] == ["LineString", "LineString", "Point"]
+
+
+def _line(feature: dict[str, Any]) -> list[list[float]]:
+    geometry = feature["geometry"]
+    coordinates: list[Any] = geometry["coordinates"]
+    return [coordinates] if geometry["type"] == "Point" else coordinates
 
 
 def test_a_file_has_its_name_once_it_is_complete(

@@ -16,6 +16,7 @@ from spark.fixes import staging as landing
 from spark.fixes.schema import DAY_MS, fix_hashes
 from spark.fixes.staging import FOLDER, StagedFile, land
 from spark.history.files import HistoryFiles
+from waylog.cli import main
 from waylog.config import ConfigError
 from waylog.history.file_names import OffsetSpan, parse_name
 from waylog.history.row_layout import HISTORY_SCHEMA
@@ -235,3 +236,19 @@ def test_a_history_has_one_writer_at_a_time(tmp_path: Path) -> None:
 def test_a_url_that_nothing_can_open_is_a_users_mistake() -> None:
     with pytest.raises(ConfigError, match="gopher"):
         Storage("gopher://somewhere/history")
+
+
+def test_a_history_without_fixes_is_no_missing_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun, missing = tmp_path / "begun", tmp_path / "missing"
+    HistoryFiles(Storage(str(begun))).open()
+    for line in ("history files --out", "history compact --out", "fleet quality --history"):
+        assert main([*line.split(), str(begun)]) == 0, line
+        assert main([*line.split(), str(missing)]) == 1, line
+        assert f"{missing}: there is no history, and no such folder" in capsys.readouterr().err
+    words = ["places", "run", "--once", "--engine", "arrow", "--out", str(tmp_path / "places")]
+    assert main([*words, "--history", str(begun)]) == 0
+    assert main([*words, "--history", str(missing)]) == 1
+    assert main(["history", "export", "--out", str(begun), "--user", "ada"]) == 1
+    assert "the history knows no device" in capsys.readouterr().err

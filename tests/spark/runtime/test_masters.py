@@ -3,31 +3,44 @@
 from __future__ import annotations
 
 import socket
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from spark.runtime.masters import check_master
+from spark.runtime.masters import check_master, check_master_form
 from tests.ports import reserved_ports
+from waylog.cli import CommandError
 from waylog.config import ConfigError
 
 
-@pytest.mark.parametrize("master", ["local", "local[2]", "local[*]", "local-cluster[2,1,1024]"])
+@pytest.mark.parametrize(
+    "master", ["local", "local[2]", "local[*]", "local[*, 3]", "local-cluster[2,1,1024]"]
+)
 def test_local_ones_are_taken(master: str) -> None:
+    check_master_form(master)
     check_master(master, {})
 
 
-@pytest.mark.parametrize("master", ["mesos://x", "nonsense", "local[2", "", "k8s://", "spark://"])
+@pytest.mark.parametrize(
+    "master",
+    [
+        *("mesos://x", "nonsense", "local[2", "", "k8s://", "spark://"),
+        *("local[x]", "local[0]", "local[]", "local[-1]", "local-cluster", "local-cluster[2]"),
+    ],
+)
 def test_what_spark_does_not_know_is_refused(master: str) -> None:
-    with pytest.raises(ConfigError, match="--master "):
-        check_master(master, {})
+    for check in (check_master_form, partial(check_master, environment={})):
+        with pytest.raises(ConfigError, match="--master ") as refused:
+            check(master)
+        assert "expected" in str(refused.value)
 
 
 def test_a_cluster_that_does_not_answer_is_named() -> None:
     (port,) = reserved_ports(1)
     for master in (f"spark://127.0.0.1:{port}", f"k8s://https://127.0.0.1:{port}"):
         with pytest.raises(
-            ConfigError, match=f"nothing answers there .*{port}: Connection refused"
+            CommandError, match=f"nothing answers there .*{port}: Connection refused"
         ):
             check_master(master, {})
 

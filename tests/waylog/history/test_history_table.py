@@ -115,11 +115,20 @@ def test_files_of_a_time_are_named(history: Path) -> None:
 
 
 def test_an_empty_history_is_an_empty_table(tmp_path: Path) -> None:
-    table = waylog.open_history(str(tmp_path / "none"))
+    table = waylog.open_history(str(tmp_path))
     assert table.files() == []
     assert table.table().equals(STORED_SCHEMA.empty_table())
     assert table.track("u/d1").num_rows == len(table.pandas()) == 0
     assert table.duckdb().columns == table.polars().collect().columns == STORED_SCHEMA.names
+
+
+def test_a_folder_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(HistoryUnreadable, match=f"^{tmp_path}/nowhere: there is no such folder; "):
+        waylog.open_history("nowhere")
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(HistoryUnreadable, match=f"^{tmp_path}/file: "):
+        waylog.open_history(str(tmp_path / "file"))
 
 
 def test_what_is_packed_after_opening_is_found_again(tmp_path: Path) -> None:

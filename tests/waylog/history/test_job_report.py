@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.small_disk import small_disk
 from waylog.history.job_report import FILE, JobReport, read_report, remove_report, write_report
 
 
@@ -24,6 +25,20 @@ def test_a_folder_that_is_gone_stops_nobody(tmp_path: Path) -> None:
     write_report(tmp_path / "absent", JobReport(1, "spark"))
     remove_report(tmp_path / "absent")
     assert read_report(tmp_path / "absent") is None
+
+
+def test_on_a_full_disk_the_trouble_is_told_nevertheless(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 256 * 1024) as disk:
+        assert write_report(disk.folder, JobReport(1, "spark", trouble="x" * 300))
+        disk.fill()
+        for trouble in ("no room left", "no room left in " + "y" * 300, None):
+            report = JobReport(2, "spark", trouble=trouble)
+            assert write_report(disk.folder, report)
+            assert read_report(disk.folder) == report
+        remove_report(disk.folder)
+        disk.fill()
+        assert not write_report(disk.folder, report)
+        assert [each.name for each in disk.folder.iterdir()] == ["ballast"]
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"time":"x","engine":"spark"}', b"\xff"])

@@ -53,6 +53,9 @@ _UP: Final = "up --http 127.0.0.1:0 --mqtt 127.0.0.1:0 --kafka 127.0.0.1:0 "
 _GATEWAY: Final = "gateway --open --http 127.0.0.1:0 --mqtt 127.0.0.1:0 "
 _NOBODY: Final = r"no Kafka broker answers at 127\.0\.0\.1:\d+: connection refused; is `waylog up`"
 _LIST: Final = r"--bootstrap-servers nonsense: HOST:PORT,HOST:PORT... is expected"
+_AWAY: Final = (
+    r"webhdfs://127\.0\.0\.1:\d+/h: 127\.0\.0\.1:\d+: Connection refused; is it running, and is the"
+)
 _USERS_FOLDER: Final = (
     r"--users \S+: it is a folder; the database's file is expected, as \S+/users\.db$"
 )
@@ -290,6 +293,23 @@ MISTAKES: Final = (
         _FAILED,
         r"127\.0\.0\.1:\d+: the log did not answer",
     ),
+    *(
+        Mistake(words.replace("URL", "webhdfs://{closed}/h"), _FAILED, _AWAY)
+        for words in (
+            "history run --engine arrow --out URL --bootstrap-servers {closed}",
+            "history run --out URL --checkpoint {new} --bootstrap-servers {closed}",
+            "history compact --out URL",
+            "history erase --out URL --user ada --yes",
+            "history export --out URL --user ada",
+            "history files --out URL",
+            "history publish --out URL",
+            "places run --once --history URL --out {new}",
+            "places show --places URL",
+            "fleet quality --history URL",
+        )
+    ),
+    Mistake("history files --out webhdfs://{silent}/h", _FAILED, r": timed out; is it running"),
+    Mistake("history run --master local[x]", _USAGE, r"--master local\[x\]: local, local\[N\] \("),
     Mistake("history run --out ftp://x", _USAGE, r"--out ftp://x: a folder, or a URL that"),
     Mistake("history export --user ada --out /typo", _FAILED, r"/typo: there is no history"),
     Mistake("fleet heatmap --resolution 16", _USAGE, r"argument --resolution: 16: 0 to 15 is"),

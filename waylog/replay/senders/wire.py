@@ -76,11 +76,13 @@ def owntracks(fix: Outgoing) -> bytes:
     """Encode as `_type: location`, without `_id`, so that the id is that of `outgoing`."""
     recorded = fix.recorded
     seconds = fix.time // 1000
+    others = _others(recorded, ("_id", "t", "topic", "vel", "bs"))
     return msgspec.json.encode(
-        _others(recorded, ("_id", "t", "topic", "vel", "bs"))
+        others
         | _known(
             _type="location",
-            tid=fix.name[-2:],
+            # A recording's own stays: friends are told apart by it.
+            tid=None if "tid" in others else fix.name[-2:],
             lat=recorded.lat,
             lon=recorded.lon,
             tst=seconds,

@@ -63,6 +63,13 @@ def test_speed_battery_and_charging_keep_their_units(wire_format: str) -> None:
     assert (fix.speed, fix.battery, fix.charging) == (10.0, 80.0, True)
 
 
+def test_a_recorded_tracker_id_is_sent_as_it_was() -> None:
+    for attributes, tid in (({"tid": "MM", "SSID": "home"}, "MM"), (None, "el")):
+        recorded = RecordedFix(time=RECEIVED, lat=47.1, lon=9.5, attributes=attributes)
+        sent = wire.owntracks(wire.outgoing(recorded, "mika", "pixel", "owntracks"))
+        assert msgspec.json.decode(sent)["tid"] == tid
+
+
 def test_the_record_for_the_log_has_every_member() -> None:
     recorded = RecordedFix(RECEIVED, 47.1, 9.5, "d", 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, False)
     fix = wire.message(wire.outgoing(recorded, "mika", "d", "positions"), RECEIVED + 1)
