@@ -215,7 +215,8 @@ def test_events_come_live_and_after_a_restart(
             await asyncio.to_thread(other.kill)
             await asyncio.to_thread(other.start)
             await client.send(Position(device="boat", lat=4, lon=2))
-            third = await anext(events)
+            while (third := await anext(events)) == second:
+                pass  # the newest one may come again
             assert isinstance(third, Fix)
             assert third.lat == 4
             other.publish(
