@@ -19,6 +19,10 @@ _LEADING: Final = re.compile(
     r"An exception was raised by the Python Proxy|An exception was thrown from the Python worker|"
     r"Exception thrown in awaitResult"
 )
+#: What Spark puts around the reason of a stream's end.
+_AROUND: Final = re.compile(
+    r"^\[STREAM_FAILED\] Query \[[^\]]*\] terminated with exception: |\.?(?: SQLSTATE: \w+)+$"
+)
 _STACK: Final = ("at ", "File ", "Traceback", "^", "JVM stacktrace", "...", "~")
 
 
@@ -33,7 +37,7 @@ def reason_of(error: BaseException) -> str:
     if telling:
         return f"{telling[0]['name']}: {telling[0]['text']}"[:_TEXT_MAX]
     others = [line for line in lines if not line.startswith(_STACK) and not _LEADING.search(line)]
-    return (others or [type(error).__name__])[0][:_TEXT_MAX]
+    return _AROUND.sub("", (others or [type(error).__name__])[0])[:_TEXT_MAX]
 
 
 def is_of_spark(error: BaseException) -> bool:

@@ -38,6 +38,11 @@ pyspark.errors.exceptions.captured.IllegalArgumentException: timeout value is ne
             "An error occurred while calling o57.load.\n: java.net.ConnectException: refused\n",
             "ConnectException: refused",
         ),
+        (
+            "[STREAM_FAILED] Query [id = a, runId = b] terminated with exception: Python worker "
+            "failed to connect back. SQLSTATE: XXKST\n=== Streaming Query ===\n",
+            "Python worker failed to connect back",
+        ),
         ("127.0.0.1:1: the log did not answer", "127.0.0.1:1: the log did not answer"),
         ("An error occurred while calling o57.load.", "RuntimeError"),
         ("", "RuntimeError"),
