@@ -86,7 +86,7 @@ class Platform:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
         try:
-            self.process.communicate(timeout=40)
+            self.process.communicate(timeout=120)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.communicate()
@@ -96,7 +96,7 @@ class Platform:
 def start_platform(
     data: Path,
     *options: str,
-    timeout_s: float = 60,
+    timeout_s: float = 120,
     files: int | None = None,
     waylog: Sequence[str] = WAYLOG,
 ) -> Platform:

@@ -15,7 +15,7 @@ import threading
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -145,8 +145,13 @@ def replay(platform: Platform, phones: Phones, track: Path, token: Path) -> dict
     return {line["id"]: line["device"] for line in lines}
 
 
-def retained_addresses(platform: Platform, user: str, token: str) -> dict[str, Address]:
-    """Return what a phone that connects now gets on `devices/<user>/+/address`."""
+def retained_addresses(
+    platform: Platform, user: str, token: str, wanted: Collection[str]
+) -> dict[str, Address]:
+    """Return what a phone that connects now gets on `devices/<user>/+/address`.
+
+    It waits for the addresses of the wanted devices, and a moment for others.
+    """
     received: dict[str, Address] = {}
     subscribed = threading.Event()
 
@@ -169,7 +174,8 @@ def retained_addresses(platform: Platform, user: str, token: str) -> dict[str, A
     client.connect(host, int(port))
     client.loop_start()
     try:
-        assert subscribed.wait(10)
+        assert subscribed.wait(60)
+        await_condition(lambda: received.keys() >= set(wanted), 60, f"addresses of {wanted}")
         quiet = -1
         while quiet != len(received):
             quiet = len(received)
@@ -264,7 +270,7 @@ def main_job(platform: Platform, tmp_path: Path, kill: tuple[str, ...]) -> None:
         mine = {device: fix for device, fix in newest.items() if fix.user == phones.user}
         assert len(mine) == 11
         await_addresses(platform, mine, phones.user, token)
-        retained = retained_addresses(platform, phones.user, token)
+        retained = retained_addresses(platform, phones.user, token, mine)
         assert retained.keys() == mine.keys()
         for device, fix in mine.items():
             fresh = geocoder.reverse(fix.lat, fix.lon)

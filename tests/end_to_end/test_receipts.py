@@ -222,7 +222,9 @@ def test_a_sink_that_is_stopped_is_told_until_it_goes_on(followed: Followed) -> 
     followed.connect.await_states("files", "PAUSED", "PAUSED")
     identity = send_one(followed, "paused", 1)
     await_condition(
-        lambda: taken(followed.receipt("demo/paused"))["history"] == 2, WAIT_S, "it in the history"
+        lambda: taken(followed.receipt("demo/paused")).get("history") == 2,
+        WAIT_S,
+        "it in the history",
     )
     assert followed.audit("device", "demo/paused")[0] == 0  # it has an hour
     status, (receipt,) = followed.audit("device", "demo/paused", "--late", "0s")
@@ -243,6 +245,7 @@ def test_a_refused_fix_and_a_lost_one_are_told(followed: Followed) -> None:
     await_condition(
         lambda: taken(followed.receipt("demo/lossy")).get("history") == 3, WAIT_S, "the history"
     )
+    await_condition(lambda: followed.receipt("demo/lossy")["refused"], WAIT_S, "the refused one")
     receipt = followed.receipt("demo/lossy")
     (refused,) = receipt["refused"]
     assert refused["count"] == 1 and "positions: " in refused["reason"]

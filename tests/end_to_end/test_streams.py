@@ -33,7 +33,7 @@ class Phone:
     def send(self, at: tuple[float, float], time_s: float) -> None:
         fix = {"_type": "location", "lat": at[0], "lon": at[1], "tst": int(time_s), "acc": 5}
         request = urllib.request.Request(self._url, json.dumps(fix).encode(), self._headers)
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             self.told += json.loads(answer.read())
 
     def regions(self) -> list[tuple[str, str]]:

@@ -61,6 +61,6 @@ def test_a_device_is_told_its_house_and_what_a_new_index_says(
     assert address()["index_version"] != told["index_version"]
     await_condition(
         lambda: ask(platform, "/status?format=json")["index_version"] != asked["index_version"],
-        30,
+        60,
         "the geocoder's new index",
     )

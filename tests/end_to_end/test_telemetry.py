@@ -28,9 +28,9 @@ def test_interceptors_and_log_handler_feed_their_topics(
         return {each["method"] for each in values(platform, topic)}
 
     submit = "Submitter.submit_location"
-    await_condition(lambda: submit in methods("performance"), 30, "a record in `performance`")
-    await_condition(lambda: submit in methods("parameter"), 30, "a record in `parameter`")
-    await_condition(lambda: values(platform, "log"), 30, "a record in `log`")
+    await_condition(lambda: submit in methods("performance"), 90, "a record in `performance`")
+    await_condition(lambda: submit in methods("parameter"), 90, "a record in `parameter`")
+    await_condition(lambda: values(platform, "log"), 90, "a record in `log`")
 
     durations = [each for each in values(platform, "performance") if each["method"] == submit]
     assert durations[0]["duration_ms"] > 0

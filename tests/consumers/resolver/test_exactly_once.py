@@ -225,7 +225,7 @@ def limit_errors(broker: Broker, size: int) -> None:
         "max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET
     )
     resource = ConfigResource(ConfigResource.Type.TOPIC, ERROR, incremental_configs=[change])
-    admin.incremental_alter_configs([resource])[resource].result(30)
+    admin.incremental_alter_configs([resource])[resource].result(60)
 
 
 def test_a_dead_letter_that_is_refused_fails_no_transaction_for_long(
@@ -242,12 +242,12 @@ def test_a_dead_letter_that_is_refused_fails_no_transaction_for_long(
         load.append(b"garbage")
         load.send(100)
         seen.await_all(load)
-        await_condition(lambda: raws() == [b"garbage"], 30, "a dead letter in a transaction")
+        await_condition(lambda: raws() == [b"garbage"], 60, "a dead letter in a transaction")
         load.append(random.Random(1).randbytes(100_000))
         load.send(100)
         seen.await_all(load)
         resolver.wait_for("records since the last commit are processed again: ")
-        await_condition(lambda: raws() == [b"", b"garbage"], 30, "the shortened dead letter")
+        await_condition(lambda: raws() == [b"", b"garbage"], 60, "the shortened dead letter")
         # Not even that is taken.
         limit_errors(broker, 100)
         load.append(b"more garbage")

@@ -103,7 +103,7 @@ def test_answers_come_back_from_the_log(broker: Broker) -> None:
         log = AnswerLog(broker.address, service)
         log.start(found.__setitem__, loaded)
         try:
-            assert loaded.wait(30)
+            assert loaded.wait(60)
         finally:
             log.close()
         return found
@@ -120,7 +120,7 @@ def test_answers_come_back_from_the_log(broker: Broker) -> None:
     garbage = Producer(producer_config(broker.address, "garbage"))
     for value in (b"garbage", b'{"service": "\xff"}', None):
         garbage.produce(GEOCODED, value, b"x", partition=0)
-    assert garbage.flush(30) == 0
+    assert garbage.flush(60) == 0
     assert read("one") == {(1, 2): None, (1, 3): None}
     assert read("other") == {(9, 9): None}
 
@@ -131,9 +131,9 @@ def test_another_process_learns_what_one_has_asked(broker: Broker) -> None:
     reading, writing = AnswerLog(broker.address, "s"), AnswerLog(broker.address, "s")
     reading.start(found.__setitem__, loaded)
     try:
-        assert loaded.wait(30)
+        assert loaded.wait(60)
         writing.put((1, 2), OCEAN)
-        await_condition(lambda: found == {(1, 2): OCEAN}, 30, "the other's answer")
+        await_condition(lambda: found == {(1, 2): OCEAN}, 60, "the other's answer")
     finally:
         reading.close()
         writing.close()
@@ -164,7 +164,7 @@ def test_a_resolver_asks_once_and_the_next_one_remembers(
 
     def send(device: str, time: int) -> None:
         producer.produce(LOCATION, encode(make_fix(device, time, 0.0, lon=-30.0)), device.encode())
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
 
     def named(device: str, time: int) -> bool:
         addresses.read()
@@ -173,13 +173,13 @@ def test_a_resolver_asks_once_and_the_next_one_remembers(
 
     try:
         send("a/1", 1000)
-        await_condition(lambda: named("a/1", 1000), 30, "the late address of a fix")
+        await_condition(lambda: named("a/1", 1000), 60, "the late address of a fix")
         kept = Reader(broker, GEOCODED)
-        await_condition(lambda: len(kept.read()) == 1, 30, "the answer in the log")
+        await_condition(lambda: len(kept.read()) == 1, 60, "the answer in the log")
         assert first.stop() == 0
         start_resolver(*words)
         send("b/1", 2000)
-        await_condition(lambda: named("b/1", 2000), 30, "the address of another device")
+        await_condition(lambda: named("b/1", 2000), 60, "the address of another device")
         assert len(requests) == 1
     finally:
         addresses.reader.close()
@@ -205,8 +205,8 @@ def test_answers_whose_reading_failed_are_read_again(
     loaded = threading.Event()
     reading.start(learn, loaded)
     try:
-        assert loaded.wait(30)
-        await_condition(lambda: found == {(1, 2): OCEAN}, 30, "the answer")
+        assert loaded.wait(60)
+        await_condition(lambda: found == {(1, 2): OCEAN}, 60, "the answer")
     finally:
         reading.close()
     said = "reading the answers of s from the log failed; it is tried again\nTraceback"

@@ -209,7 +209,7 @@ def test_records_that_are_no_fixes_are_not_reported_again(
 ) -> None:
     producer = Producer(producer_config(broker.address, "garbage"))
     producer.produce(LOCATION, b"garbage", b"x")
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     fixes.send(1)
     done = ReResolver(broker.address, Geocoder.open(new_index), Start()).run()
     assert (done.rejected, done.addresses) == (1, 40)

@@ -30,7 +30,7 @@ def write(broker: Broker, *addresses: Address | bytes | None, device: str = "") 
         key = each.device if isinstance(each, Address) else device
         value = encode(each) if isinstance(each, Address) else each
         producer.produce(ADDRESS, value, key.encode(), partition=1)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def address(device: str, fix: int, version: str) -> Address:
@@ -76,7 +76,7 @@ def test_what_another_index_said_last_is_stale(broker: Broker, renewal: Renewal)
 def test_no_more_than_the_rate_is_taken_at_once(broker: Broker, renewal: Renewal) -> None:
     write(broker, *(address(f"u/{number}", 1, "old") for number in range(500)))
     assert renewal.take([1], "new", 1_000) == []
-    await_condition(lambda: renewal._found.qsize() == 500, 30, "all are found")
+    await_condition(lambda: renewal._found.qsize() == 500, 60, "all are found")
     assert len(renewal.take([1], "new", 1_100)) == 10
     assert len(renewal.take([1], "new", 1_105)) == 0
     assert len(renewal.take([1], "new", 1_200)) == 10
@@ -87,7 +87,7 @@ def test_no_more_than_the_rate_is_taken_at_once(broker: Broker, renewal: Renewal
 def test_what_is_no_longer_ours_is_dropped(broker: Broker, renewal: Renewal) -> None:
     write(broker, *(address(f"u/{number}", 1, "old") for number in range(50)))
     renewal.take([1], "new", 1_000)
-    await_condition(lambda: renewal._found.qsize() == 50, 30, "all are found")
+    await_condition(lambda: renewal._found.qsize() == 50, 60, "all are found")
     assert renewal.take([], "new", 2_000) == []
 
 
@@ -137,9 +137,9 @@ def test_a_partition_that_could_not_be_read_and_is_no_longer_ours_is_not_read_ag
     renewal = Renewal({"client.id": "test"}, ADDRESS, retry_s=0.001)
     try:
         renewal.take([1], "new", 0)
-        await_condition(lambda: tries.count(1) >= 2, 30, "the first partition")
+        await_condition(lambda: tries.count(1) >= 2, 60, "the first partition")
         renewal.take([2], "new", 0)
-        await_condition(lambda: tries.count(2) >= 5, 30, "the second partition")
+        await_condition(lambda: tries.count(2) >= 5, 60, "the second partition")
     finally:
         renewal.close()
     assert tries[tries.index(2) :].count(1) <= 1  # it was perhaps being begun

@@ -215,7 +215,7 @@ def test_an_address_is_completed_by_a_resolver_that_was_started_after_a_kill(
 
     def send(device: str, time: int, **where: float) -> None:
         producer.produce(LOCATION, encode(make_fix(device, time, **where)), device.encode())
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
 
     def last(device: str) -> tuple[int, str] | None:
         addresses.read()
@@ -226,16 +226,16 @@ def test_an_address_is_completed_by_a_resolver_that_was_started_after_a_kill(
     try:
         first = start_resolver(*words)
         send("a/1", 1000, **AT_SEA)
-        await_condition(lambda: last("a/1") and service.requests, 30, "the first address")
+        await_condition(lambda: last("a/1") and service.requests, 60, "the first address")
         retries = Reader(broker, RETRY_TOPICS[0].name)
-        await_condition(retries.read, 30, "the fix in the retry topic")
-        await_condition(lambda: committed(broker.address) == 1, 30, "its offset")
+        await_condition(retries.read, 60, "the fix in the retry topic")
+        await_condition(lambda: committed(broker.address) == 1, 60, "its offset")
         first.stop(signal.SIGKILL)
         service.refuses = False
         start_resolver(*words)
         # Others do not wait for it.
         send("b/1", 2000)
-        await_condition(lambda: last("b/1"), 40, "the address of another device")
+        await_condition(lambda: last("b/1"), 60, "the address of another device")
         await_condition(lambda: last("a/1") == (1000, "Ocean, Earth"), 60, "the whole address")
         written = [decode_address(each.value()) for each in addresses.reader.records]
         assert [each.display_name for each in written if each.device == "a/1"][1:] == [

@@ -216,7 +216,7 @@ def test_the_command_writes_avro(
     fixes = [make_fix(number, device=f"fast/{number}", speed=1.0 * number) for number in range(5)]
     for fix in fixes:
         producer.produce("location", encode(fix), fix.device.encode())
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     process = Process(
         *("streams", "run", "--module", str(module), "--bootstrap-servers", servers),
         *("--value-format", "fast=avro", "--value-schema", f"fast={schema}"),

@@ -68,7 +68,7 @@ def test_records_are_processed_in_order_when_they_are_due(
     far = b"%d far" % (now + 10**9)
     producer.produce(TOPIC, far, b"k", partition=2)
     producer.produce(LOCATION, b"0 other", b"k", partition=1)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     logic = Copying()
     worker = Worker(
         broker.address,
@@ -91,7 +91,7 @@ def test_records_are_processed_in_order_when_they_are_due(
             assert record.timestamp()[1] >= int(record.value().partition(b" ")[0])
     finally:
         worker.stop()
-        running.join(30)
+        running.join(60)
         reader.close()
     assert not running.is_alive()
 
@@ -113,7 +113,7 @@ def test_what_a_partition_waits_for_is_forgotten_when_another_gets_it(broker: Br
     far = b"%d far" % (time.time_ns() // 1_000_000 + 10**9)
     for partition in range(4):
         producer.produce(TOPIC, far, b"k", partition=partition)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     logic = Noting()
     worker = Worker(
         *(broker.address, "group", LOCATION, logic),
@@ -137,13 +137,13 @@ def test_what_a_partition_waits_for_is_forgotten_when_another_gets_it(broker: Br
         other.commit(offsets=done, asynchronous=False)
         for each in moved:
             producer.produce(TOPIC, b"0 now", b"k", partition=each)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
         leave_group(other)
         await_condition(lambda: len(reader.read()) == 2, 60, "what is due")
         assert sorted(record.partition() for record in reader.records) == sorted(moved)
     finally:
         worker.stop()
-        running.join(30)
+        running.join(60)
         reader.close()
         other.close()
     assert not running.is_alive()

@@ -35,7 +35,7 @@ def append(servers: str, *fixes: Fix) -> None:
     producer = Producer(producer_config(servers, "test"))
     for fix in fixes:
         producer.produce(LOCATION, encode(fix), fix.device.encode())
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def addresses(servers: str) -> list[tuple[str, int]]:
@@ -60,7 +60,7 @@ def test_a_resolver_that_was_away_resolves_nothing_of_before_an_erasure(tmp_path
         resolver = Process("resolver", "--bootstrap-servers", servers)
         try:
             wanted = {("ada/phone", now + 1), ("ben/phone", now + 2)}
-            await_condition(lambda: wanted <= set(addresses(servers)), 30, "two addresses")
+            await_condition(lambda: wanted <= set(addresses(servers)), 60, "two addresses")
             of_before = {("ada/phone", before), ("ada/phone", before + 1)}
             assert not of_before & set(addresses(servers))
         finally:

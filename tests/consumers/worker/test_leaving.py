@@ -71,22 +71,22 @@ def test_a_worker_that_is_stopped_amid_a_rebalance_leaves_before_it_closes(
     running.start()
     other = Consumer(consumer_config(broker.address, "other", "group"))
     try:
-        assert processor.has_partitions.wait(30)
+        assert processor.has_partitions.wait(60)
         processor.goes_on.clear()
-        assert processor.is_held.wait(30)
+        assert processor.is_held.wait(60)
         # Half of the partitions is revoked from the worker, which does not poll.
         other.subscribe([LOCATION])
-        await_condition(lambda: other.poll(0.05) is None and other.memberid(), 30, "a member")
+        await_condition(lambda: other.poll(0.05) is None and other.memberid(), 60, "a member")
         worker.stop()
         processor.goes_on.set()
-        running.join(30)
+        running.join(60)
         assert not running.is_alive()
         assert observed.held == [[]]
         await_condition(
-            lambda: other.poll(0.05) is None and len(other.assignment()) == 4, 30, "all partitions"
+            lambda: other.poll(0.05) is None and len(other.assignment()) == 4, 60, "all partitions"
         )
     finally:
         worker.stop()
         processor.goes_on.set()
-        running.join(30)
+        running.join(60)
         leave_group(other)

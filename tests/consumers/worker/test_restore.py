@@ -28,9 +28,9 @@ def test_a_state_that_cannot_be_restored_is_told_to_the_session(
     monkeypatch.setattr(restore, "PartitionReader", fail)
     restorer = Restorer({"client.id": "test"}, "address", ProcessStatus())
     restorer.restore(0, lambda _records: None, lambda: None, threading.Event())
-    await_condition(lambda: str(restorer.failed) == "no state", 30, "the failure")
+    await_condition(lambda: str(restorer.failed) == "no state", 60, "the failure")
     await_condition(
-        lambda: "restore" not in {each.name for each in threading.enumerate()}, 30, "its end"
+        lambda: "restore" not in {each.name for each in threading.enumerate()}, 60, "its end"
     )
     restorer.close()
     assert not ends
@@ -48,9 +48,9 @@ def test_a_restoring_thread_that_hangs_is_noticed(monkeypatch: pytest.MonkeyPatc
     restorer = Restorer({"client.id": "test"}, "address", ProcessStatus())
     assert not restorer.hangs
     restorer.restore(0, lambda _records: None, lambda: None, threading.Event())
-    await_condition(lambda: restorer.hangs, 30, "the notice")
+    await_condition(lambda: restorer.hangs, 60, "the notice")
     go_on.set()
-    await_condition(lambda: restorer.failed is not None, 30, "the end")
+    await_condition(lambda: restorer.failed is not None, 60, "the end")
     restorer.close()
 
 
@@ -66,7 +66,7 @@ def test_a_partition_that_is_missing_is_told_and_holds_up_no_other(broker: Broke
         assert f"topic {ADDRESS} has no partition 5" in status.told
         admin = AdminClient(client_config(broker.address, "test"))
         for future in admin.create_partitions([NewPartitions(ADDRESS, 6)]).values():
-            future.result(30)
+            future.result(60)
         await_condition(lambda: restored == [0, 5], 60, "the new partition")
         assert status.told is None
     finally:

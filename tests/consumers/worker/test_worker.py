@@ -234,11 +234,11 @@ def test_bad_records_go_to_topic_error_and_traces_go_on(
     start_resolver()
     errors = Reader(broker, ERROR)
     try:
-        await_condition(lambda: len(errors.read()) == 2, 30, "two records in topic error")
+        await_condition(lambda: len(errors.read()) == 2, 60, "two records in topic error")
         rejected = [decode_rejected(record.value()) for record in errors.records]
         assert [each.raw for each in rejected] == [b"garbage", b""]
         assert [(each.headers or {})["offset"] for each in rejected] == ["0", "1"]
-        await_condition(lambda: len(addresses.reader.read()) == 1, 30, "the address")
+        await_condition(lambda: len(addresses.reader.read()) == 1, 60, "the address")
         [record] = addresses.reader.records
         assert record.partition() == 2
         assert record.headers() == [("traceparent", trace.encode())]
@@ -267,7 +267,7 @@ def test_records_that_nobody_can_take_keep_no_resolver_from_starting(
 
     try:
         await_condition(resolved, 60, "an address of every device")
-        await_condition(lambda: len(errors.read()) == len(MALFORMED_VALUES), 30, "dead letters")
+        await_condition(lambda: len(errors.read()) == len(MALFORMED_VALUES), 60, "dead letters")
     finally:
         errors.close()
     assert resolver.stop() == 0
@@ -285,7 +285,7 @@ def test_a_dead_letter_that_is_refused_for_good_keeps_nobody_waiting(
         admin = AdminClient(client_config(broker.address, "test"))
         change = ConfigEntry("max.message.bytes", str(size), incremental_operation=_SET)
         resource = ConfigResource(ConfigResource.Type.TOPIC, ERROR, incremental_configs=[change])
-        admin.incremental_alter_configs([resource])[resource].result(30)
+        admin.incremental_alter_configs([resource])[resource].result(60)
 
     monkeypatch.setenv("NOTIFY_SOCKET", supervisor.getsockname())
     limit(600)
@@ -297,7 +297,7 @@ def test_a_dead_letter_that_is_refused_for_good_keeps_nobody_waiting(
             devices.append(raw, b"ann/phone", partition=2)
         devices.send(1)
         addresses.await_newest_of(devices)
-        await_condition(lambda: len(errors.read()) == 2, 30, "two dead letters")
+        await_condition(lambda: len(errors.read()) == 2, 60, "two dead letters")
         found = {decode_rejected(each.value()).raw: each for each in errors.records}
         assert found.keys() == {b"garbage", b""}
         short = decode_rejected(found[b""].value())
@@ -317,7 +317,7 @@ def test_a_dead_letter_that_is_refused_for_good_keeps_nobody_waiting(
         devices.flush()
         while supervisor.recv(1000) != b"STATUS=ready":
             pass
-        await_condition(lambda: len(errors.read()) == 3, 30, "the next dead letter")
+        await_condition(lambda: len(errors.read()) == 3, 60, "the next dead letter")
     finally:
         errors.close()
     assert resolver.stop() == 0

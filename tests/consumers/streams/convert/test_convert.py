@@ -250,7 +250,7 @@ def test_the_command_copies_a_topic(registry: Registry, client: RegistryClient) 
         key = fix.device.encode()
         producer.produce("location", encode(fix), key, timestamp=sent_ms)
         producer.produce("location", None, key, timestamp=sent_ms)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     words = {"from": "location", "to": "copied", "schema.registry.url": registry.url}
     properties = [word for pair in words.items() for word in ("--property", "=".join(pair))]
     process = Process("streams", "run", "convert", "--bootstrap-servers", servers, *properties)
