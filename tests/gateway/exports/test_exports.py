@@ -25,14 +25,14 @@ from waylog.replay.readers.recorded import RecordedFix
 
 NEW_MS = 1_790_000_000_000
 #: Of the history's fixes.
-DEVICE = "u1/phone"
+DEVICE = "ex1/phone"
 
 
 @pytest.fixture(scope="module")
 def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two people for four days, half of it compacted, and their places."""
     folder = tmp_path_factory.mktemp("exports")
-    table = table_of({f"u{seed}/phone": make_person(seed, days=4) for seed in range(2)})
+    table = table_of({f"ex{seed}/phone": make_person(seed, days=4) for seed in range(2)})
     write_history(folder / "history", table, 0, table.num_rows // 2)
     assert main(["history", "compact", "--out", str(folder / "history"), "--all"]) == 0
     write_history(folder / "history", table, table.num_rows // 2)
@@ -55,7 +55,7 @@ def gateway(
 
 @pytest.fixture(scope="module")
 def owner(gateway: Gateway) -> Login:
-    return gateway.user("u1")
+    return gateway.user("ex1")
 
 
 async def taken(client: aiohttp.ClientSession, query: str = "") -> bytes:
@@ -68,7 +68,7 @@ async def taken(client: aiohttp.ClientSession, query: str = "") -> bytes:
 
 def read(path: Path, content: bytes) -> list[RecordedFix]:
     path.write_bytes(content)
-    return list(read_files([path], device=None, limit=None, skipped=Counter(), user="u1"))
+    return list(read_files([path], device=None, limit=None, skipped=Counter(), user="ex1"))
 
 
 async def send(client: aiohttp.ClientSession, **position: object) -> None:
@@ -83,7 +83,7 @@ async def test_each_format_has_the_history_and_what_is_new(
         await send(client, device="phone", lat=47.5, lon=9.5, time=NEW_MS, accuracy=7)
 
         async def newest() -> object:
-            async with client.get("/v1/devices/u1%2Fphone") as answer:
+            async with client.get("/v1/devices/ex1%2Fphone") as answer:
                 return (await answer.json()).get("time")
 
         await answered(newest, lambda time: time == NEW_MS)  # the view follows the log
@@ -94,7 +94,7 @@ async def test_each_format_has_the_history_and_what_is_new(
         times = [fix.time for fix in expected]
         assert times == sorted(times)
         for name in ("geojson", "gpx", "kml"):
-            content = await taken(client, f"device=u1/phone&format={name}")
+            content = await taken(client, f"device=ex1/phone&format={name}")
             found = read(tmp_path / f"all.{name}", content)
             assert [(fix.time, fix.lat, fix.lon) for fix in found] == [
                 (fix.time, fix.lat, fix.lon) for fix in expected
@@ -110,7 +110,7 @@ async def test_each_format_has_the_history_and_what_is_new(
         repeated = expected[500]
         await send(client, device="phone", lat=repeated.lat, lon=repeated.lon, time=repeated.time)
         assert await taken(client, "device=phone&format=csv") == before
-        assert await taken(client, "device=phone&device=u1/phone&format=csv") == before
+        assert await taken(client, "device=phone&device=ex1/phone&format=csv") == before
 
 
 async def test_a_period_is_exact(gateway: Gateway, owner: Login, tmp_path: Path) -> None:
@@ -161,20 +161,20 @@ async def test_everything_is_one_archive(gateway: Gateway, owner: Login, tmp_pat
         [own_zone] = json.loads(archive.read("zones.json"))
         assert own_zone["name"] == "School"
         assert "SECRET" not in archive.read("alerts.json").decode()
-        assert json.loads(archive.read("account.json"))["user"] == "u1"
+        assert json.loads(archive.read("account.json"))["user"] == "ex1"
         visits = json.loads(archive.read("visits/phone.json"))
         places = json.loads(archive.read("places/phone.json"))
         assert {visit["place_id"] for visit in visits} & {each["place_id"] for each in places}
         assert json.loads(archive.read("trips/phone.json"))
         # Nothing of anybody else's.
         everything = b"".join(archive.read(name) for name in names)
-        assert b"u0/" not in everything
+        assert b"ex0/" not in everything
         fixes = read(tmp_path / "phone.geojson", archive.read("fixes/phone.geojson"))
         assert len(fixes) > 1000
 
 
 async def test_devices_that_only_the_history_has_are_in_it(gateway: Gateway, history: Path) -> None:
-    async with gateway.client(gateway.user("u0")) as client:
+    async with gateway.client(gateway.user("ex0")) as client:
         with zipfile.ZipFile(io.BytesIO(await taken(client))) as archive:
             assert "fixes/phone.geojson" in archive.namelist()
 

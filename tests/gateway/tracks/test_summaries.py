@@ -30,7 +30,7 @@ WEEK = START_MS, START_MS + 7 * DAY_MS
 def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two people for a week, half of it compacted, and their places."""
     folder = tmp_path_factory.mktemp("summaries")
-    table = table_of({f"u{seed}/phone": make_person(seed, days=7) for seed in range(2)})
+    table = table_of({f"su{seed}/phone": make_person(seed, days=7) for seed in range(2)})
     write_history(folder / "history", table, 0, table.num_rows // 2)
     assert main(["history", "compact", "--out", str(folder / "history"), "--all"]) == 0
     write_history(folder / "history", table, table.num_rows // 2)
@@ -39,9 +39,9 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 async def summary(archive: Archive, kind: str, *times: int, **more: Any) -> dict[str, Any]:
-    """Return a summary of u1's phone."""
+    """Return a summary of su1's phone."""
     content = await archive.summary(
-        kind, "u1/phone", *times, recent=more.pop("recent", ()), circles=None, **more
+        kind, "su1/phone", *times, recent=more.pop("recent", ()), circles=None, **more
     )
     decoded: dict[str, Any] = json.loads(b"".join(content))
     return decoded
@@ -56,7 +56,7 @@ async def test_a_timeline_agrees_with_the_visits(history: Path) -> None:
     archive = Archive(str(history / "history"), str(history / "places"))
     async with aclosing_archive(archive):
         items = (await summary(archive, "timeline", *WEEK))["items"]
-        visits = json.loads(b"".join(await archive.visits("u1/phone", *WEEK)))
+        visits = json.loads(b"".join(await archive.visits("su1/phone", *WEEK)))
     assert {item["kind"] for item in items} >= {"stay", "trip"}
     for earlier, later in pairwise(items):
         assert earlier["end"] == later["start"]
@@ -70,7 +70,7 @@ async def test_a_timeline_agrees_with_the_visits(history: Path) -> None:
 
 
 async def test_days_are_counted_as_they_were_lived(history: Path) -> None:
-    times = rows_of(make_person(1, days=7), "u1/phone")["time"].to_pylist()
+    times = rows_of(make_person(1, days=7), "su1/phone")["time"].to_pylist()
     archive = Archive(str(history / "history"), None)
     async with aclosing_archive(archive):
         days = (await summary(archive, "days", *WEEK))["days"]
@@ -136,10 +136,10 @@ async def test_over_http_a_friend_finds_no_more_than_in_the_track(
         gateway.bootstrap_servers,
         *("--history", str(history / "history"), "--places", str(history / "places")),
     )
-    path = "/v1/devices/u1%2Fphone"
+    path = "/v1/devices/su1%2Fphone"
     week = f"from={WEEK[0]}&to={WEEK[1]}"
     try:
-        async with own.client(own.user("u1")) as client:
+        async with own.client(own.user("su1")) as client:
             items = (await json_of(await client.get(f"{path}/timeline?{week}")))["items"]
             assert len(items) > 10
             for query, reason in (
@@ -151,13 +151,13 @@ async def test_over_http_a_friend_finds_no_more_than_in_the_track(
             ):
                 refused = await json_of(await client.get(f"{path}/{query}"), 400)
                 assert reason in refused["error"]
-            places = await places_of(client, "u1/phone")
+            places = await places_of(client, "su1/phone")
             home = next(place for place in places if place["label"] == "home")
         async with own.client(own.user("other")) as client:
             for kind in ("timeline", "days", "statistics"):
                 await json_of(await client.get(f"{path}/{kind}?{week}"), 403)
         friend = own.user("friend")
-        own.users.rights.befriend("u1", "friend", since=0)
+        own.users.rights.befriend("su1", "friend", since=0)
         async with own.client(friend) as client:
             shared = await json_of(await client.get(f"{path}/places"))
             [hidden] = [place for place in shared if place["label"] == "home"]
@@ -169,7 +169,7 @@ async def test_over_http_a_friend_finds_no_more_than_in_the_track(
         trip = max(items, key=lambda item: item.get("distance_m", 0) * (item["kind"] == "trip"))
         since = trip["times"][len(trip["times"]) // 2]
         new = own.user("new-friend")
-        own.users.rights.befriend("u1", "new-friend", since=since)
+        own.users.rights.befriend("su1", "new-friend", since=since)
         async with own.client(new) as client:
             later = (await json_of(await client.get(f"{path}/timeline?{week}")))["items"]
             assert later[0]["start"] >= since
