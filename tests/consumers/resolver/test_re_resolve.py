@@ -12,7 +12,7 @@ from time import time_ns
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Message, Producer
 
 from consumers.resolver.comparison import Comparison
 from consumers.resolver.re_resolve import ReResolveFailed, ReResolver, Start, topic_of
@@ -26,8 +26,8 @@ from waylog.kafka.clients import client_config, ensure_topics, producer_config
 from waylog.kafka.topics import ADDRESS, ERROR, LOCATION, Topic
 from waylog.messages import Address, Fix, decode_address, encode, fix_id
 
-#: An hour ago: younger than what the topic's retention takes.
-BEGAN = time_ns() // 1_000_000_000 * 1000 - 3_600_000
+#: Six hours ago: younger than what the topic's retention takes, and before now with all fixes.
+BEGAN = time_ns() // 1_000_000_000 * 1000 - 6 * 3_600_000
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +36,10 @@ def new_index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path: Path = tmp_path_factory.mktemp("index") / "new.bin"
     write_renamed(WORLD_PATH, path, b"Vaduz", b"Zuduv")
     return path
+
+
+def delivered(error: KafkaError | None, _: Message) -> None:
+    assert error is None, error
 
 
 class Fixes:
@@ -64,7 +68,9 @@ class Fixes:
                 )  # fmt: skip
                 if name not in self.newest or time >= self.newest[name].time:
                     self.newest[name] = fix
-                self._producer.produce(LOCATION, encode(fix), name.encode(), timestamp=time)
+                self._producer.produce(
+                    LOCATION, encode(fix), name.encode(), timestamp=time, on_delivery=delivered
+                )
         assert self._producer.flush(60) == 0
 
 
