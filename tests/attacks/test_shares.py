@@ -35,6 +35,8 @@ from waylog.observability.telemetry import now_ms
 __all__ = ["ada", "bob", "gateway"]
 
 HOUR_MS = 3_600_000
+#: Of the largest squares.
+STEP_MS = 900_000
 GONE = {"error": "there is no such share, or it has ended"}
 HOSTILE = "<img src=x onerror=alert(1)>\u202e\x07\r\nSet-Cookie: x=1"
 
@@ -224,7 +226,9 @@ async def test_homes_are_hidden_as_from_friends(gateway: Gateway, ada: Login) ->
 
 
 async def test_cells_hide_the_position_in_every_answer(gateway: Gateway, ada: Login) -> None:
-    await send(gateway, ada, altitude=400.0, speed=2.0, time=(sent := now_ms()))
+    sent = now_ms() - 3 * HOUR_MS
+    sent += STEP_MS - sent % STEP_MS
+    await send(gateway, ada, altitude=400.0, speed=2.0, time=sent)
     gateway.publish(
         address(
             f"{ada.name}/phone",
@@ -258,16 +262,30 @@ async def test_cells_hide_the_position_in_every_answer(gateway: Gateway, ada: Lo
         assert device["address"]["display_name"] == name
         assert ("Lindau" in json.dumps(shown)) == (cell_m <= 5000)
         assert "Seeweg" not in json.dumps(shown)
-        async with watching(gateway, made) as watch:
-            # Within the cell nothing is told of; the way into another one is.
-            await send(gateway, ada, at=(AWAY[0] + 0.000001, AWAY[1]))
-            first = await watch.fix()
-            await send(gateway, ada, at=(AWAY[0] + 0.000002, AWAY[1]))
-            await send(gateway, ada, at=(AWAY[0] + 0.5, AWAY[1]))
-            second = await watch.fix()
-            assert at(first) == at(fix)
-            assert metres(at(second), at(first)) > 40_000
-        await send(gateway, ada)
+        # In one step of time it is one square, wherever the device goes.
+        await send(gateway, ada, at=(AWAY[0] - 0.5, AWAY[1]), time=sent + 1_000)
+        await known(gateway, ada, AWAY[0] - 0.5)
+        assert (await seen(gateway, made))["devices"][0]["fix"] == fix
+        for north in (0.5, 0.0):
+            sent += STEP_MS
+            await send(gateway, ada, at=(AWAY[0] + north, AWAY[1]), time=sent)
+            await known(gateway, ada, AWAY[0] + north)
+            moved = at((await seen(gateway, made))["devices"][0]["fix"])
+            assert (metres(moved, at(fix)) > 40_000) is bool(north)
+    async with watching(gateway, made) as watch:
+        await send(gateway, ada, at=(AWAY[0] + 0.000001, AWAY[1]))
+        assert at(await watch.fix()) == at(fix)
+
+
+async def known(gateway: Gateway, user: Login, lat: float) -> None:
+    """Wait until the newest position of a user's device is the one of this latitude."""
+    async with gateway.client(user) as own:
+
+        async def newest() -> float | None:
+            rows = await json_of(await own.get("/v1/devices"))
+            return rows[0]["fix"]["lat"] if rows else None
+
+        await answered(newest, lambda found: found is not None and abs(found - lat) < 1e-6)
 
 
 async def test_a_period_shows_the_way_in_it_and_nothing_of_now(
@@ -279,16 +297,10 @@ async def test_a_period_shows_the_way_in_it_and_nothing_of_now(
     for number in range(30):
         at_minute = start + number * 60_000
         await send(gateway, ada, at=(47.5 + number * 0.001, 9.9), time=at_minute)
-    await send(gateway, ada, at=HOME, time=start + 31 * 60_000)
+    await send(gateway, ada, at=HOME, time=start + 36 * 60_000)  # in a step of its own
     await send(gateway, ada, at=(46.0, 9.0))
     # When the last one is known, all of them are.
-    async with gateway.client(ada) as own:
-
-        async def newest() -> dict[str, Any]:
-            rows = await json_of(await own.get("/v1/devices"))
-            return rows[0]["fix"] if rows else {"lat": None}
-
-        await answered(newest, lambda fix: fix["lat"] == 46.0)
+    await known(gateway, ada, 46.0)
     period = {"from": start + 5 * 60_000, "to": start + 40 * 60_000}
     for precision in ({}, {"precision": "metres", "metres": 500}):
         made = await share(gateway, ada, **period, **precision)

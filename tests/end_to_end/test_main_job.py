@@ -204,7 +204,7 @@ def parquet_ids(history: Path) -> list[str]:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_nothing_is_lost_when_broker_gateway_and_resolver_are_killed_while_phones_send(
     platform_starter: Callable[..., Platform], tmp_path: Path
 ) -> None:
