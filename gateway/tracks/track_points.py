@@ -84,11 +84,8 @@ def as_told(
         points[name] = np.rint(points[name] / 100) * 100
     for name in _HIDDEN_FROM_FRIENDS:
         points[name] = np.nan
-    times = points["time"].copy()
-    is_new = np.ones(len(points), bool)
-    if circles and len(points):
-        points, is_new = _homes_hidden(points, circles)
-    return points[is_new] if grid is None else _in_squares(points, times, grid, from_ms)
+    hidden, begins = _homes_hidden(points, circles)
+    return hidden[begins] if grid is None else _in_squares(hidden, points["time"], grid, from_ms)
 
 
 def _homes_hidden(points: Points, circles: Sequence[Circle]) -> tuple[Points, NDArray[np.bool_]]:

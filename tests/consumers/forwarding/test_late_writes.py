@@ -190,7 +190,7 @@ def test_nothing_is_written_while_nothing_changes(held: HeldPlatform) -> None:
     server = Server()
     with server.running():
         held.put("anna", 1, f"{server.url}/")
-        # Who has missed a heartbeat joins again, and what changes then is written.
+        # A member that has missed a heartbeat joins again, and what changes then is written.
         held.start_held("--session-timeout", "12")
         sent = held.fixes("anna/phone", 1)
         await_condition(lambda: held.shown("anna", 1)["forwarded"], 60, "it is told")
