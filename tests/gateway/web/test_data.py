@@ -69,9 +69,17 @@ async def visit(browser: Browser, gateway: Gateway, ada: Login) -> AsyncIterator
 
 
 def card(page: Page, device: str) -> Locator:
-    return page.locator("li.import").filter(
-        has=page.get_by_role("heading", name=device, exact=True)
-    )
+    return page.locator("li.import").filter(has=card_heading(page, device))
+
+
+def card_heading(page: Page, device: str) -> Locator:
+    return page.get_by_role("heading", name=device, exact=True)
+
+
+async def brought_in(page: Page, device: str, count: int) -> None:
+    """Wait until an import has ended: numbers are shown while it still reads and stores."""
+    done = page.locator("li.import.done").filter(has=card_heading(page, device))
+    await expect(done.locator(".state")).to_contain_text(f"{count} positions")
 
 
 async def pictures(page: Page, name: str) -> None:
@@ -123,7 +131,7 @@ async def test_files_are_dropped_imported_and_undone(visit: Visit, gateway: Gate
     await page.get_by_label("As the device").fill("bike <b>")
     await page.keyboard.press("Enter")
     own = card(page, "bike_<b>")
-    await expect(own).to_contain_text("300 positions")
+    await brought_in(page, "bike_<b>", 300)
     await own.locator("summary").click()
     await expect(own).to_contain_text(f"{HOSTILE_NAME}.zip/broken.gpx")
     await expect(own).to_contain_text("1 left out: latitude 999 is out of range")
@@ -170,7 +178,7 @@ async def test_an_upload_goes_on_with_the_same_files(
     await choose("other.gpx", content[:-1])
     await expect(page.get_by_role("alert")).to_contain_text("long.gpx is missing")
     await choose("long.gpx", content)
-    await expect(own).to_contain_text("800 positions")
+    await brought_in(page, "long", 800)
     assert len(fixes_of(gateway, "ada/long")) == 800
     assert kept(gateway) == []
 
@@ -191,7 +199,7 @@ async def test_the_keyboard_alone_imports(visit: Visit) -> None:
     await page.keyboard.press("Tab")
     await expect(page.get_by_label("As the device")).to_be_focused()
     await page.keyboard.press("Enter")
-    await expect(card(page, "0")).to_contain_text("36 positions")
+    await brought_in(page, "0", 36)
 
 
 async def test_positions_are_downloaded(visit: Visit, tmp_path: Path) -> None:
